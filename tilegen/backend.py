@@ -1,0 +1,223 @@
+"""What a backend is: forms that plan, templates that spell, a toolchain that compiles, devices that run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tilegen.hardware import Arch
+from tilegen.plan import Argument, Entry, KernelPlan
+from tilegen.spec import PinValue, TileSpec
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tilegen.build import KernelBinary
+    from tilegen.render import KernelSource
+    from tilegen.rules import Candidate, Rule
+
+
+@dataclass(frozen=True)
+class TypeCombination:
+    """Types that a form multiplies, and the (C, D) types that it can read and write."""
+
+    a: str
+    b: str
+    acc: str
+    outputs: tuple[tuple[str, str], ...]
+
+
+class Form(Protocol):
+    """One way in which a backend builds the kernel."""
+
+    @property
+    def name(self) -> str:
+        """Its name, as the pin ``form`` spells it."""
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Rules of its own, beside the core's list."""
+
+    def types(self, arch: Arch) -> Sequence[TypeCombination]:
+        """What it multiplies on this arch."""
+
+    def pins(self, arch: Arch) -> Mapping[str, Sequence[PinValue]]:
+        """Pins it knows, each with its legal values (empty: the form's rules check it)."""
+
+    def derive(self, spec: TileSpec, arch: Arch) -> Candidate:
+        """The numbers of the spec on this arch, legal or not; never raises."""
+
+    def plan(self, candidate: Candidate) -> KernelPlan:
+        """The plan of a candidate that breaks no rule."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler that was found, or the sentence that says how to get it."""
+
+    name: str
+    version: str = ""
+    flags: str = ""
+    missing: str = ""
+    device: Any = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.missing or f"{self.name} {self.version}".strip()
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One array of a launch, as the device sees it.
+
+    Attributes
+    ----------
+    handle : object
+        What the backend passes to the driver.
+    offset : int
+        Elements from the handle's start to the first element.
+    dtype : numpy.dtype
+    address : int
+        A number with the alignment of the first element's address.
+    shape : (int, int, int)
+        Batch, rows, columns; a vector has one row.
+    strides : (int, int, int)
+        In elements, in the same order.
+    keep : object
+        What must live until the launch is done.
+    """
+
+    handle: Any
+    offset: int
+    address: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, int, int]
+    strides: tuple[int, int, int]
+    keep: Any = None
+
+
+class Loaded(Protocol):
+    """A binary on a device."""
+
+    def launch(
+        self,
+        entry: Entry,
+        grid: int,
+        arguments: Sequence[tuple[Argument, Any]],
+        stream: Any,
+    ) -> None:
+        """Queue one entry; raises ``LaunchError`` if the driver refuses it."""
+
+
+class Device(Protocol):
+    """Something that runs kernels."""
+
+    @property
+    def name(self) -> str:
+        """As the driver names it."""
+
+    @property
+    def selector(self) -> str:
+        """``"cpu:0"``, ``"gpu:1"``, ``"emulator"``."""
+
+    @property
+    def arch(self) -> Arch:
+        """The arch that it runs, refined by what the device says of itself."""
+
+    @property
+    def rung(self) -> str:
+        """What a check on it shows: ``"emulator"``, ``"cpu runtime"`` or ``"device"``."""
+
+    def load(self, binary: KernelBinary) -> Loaded:
+        """The binary made ready to launch."""
+
+    def session(self, arrays: Sequence[Any], stream: Any) -> Session:
+        """Where the arrays of one launch live, and how they get to the device and back."""
+
+
+class Session(Protocol):
+    """One launch's arrays."""
+
+    @property
+    def stream(self) -> Any:
+        """The stream or queue that the launch uses."""
+
+    def operand(self, name: str, array: Any, *, writes: bool) -> Operand:
+        """The array as the device sees it; raises ``LaunchError`` for what it cannot take."""
+
+    def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
+        """A new array where the inputs live, its last two axes row- or column-major."""
+
+    def workspace(self, size: int) -> Any:
+        """Bytes that belong to this launch's stream."""
+
+    def finish(self) -> None:
+        """Bring results back where they are wanted on the host; waits only if it must."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something a backend could use here and does not find."""
+
+    what: str
+    command: str
+
+
+class Backend(Protocol):
+    """A plug-in: one object under the entry point group ``tilegen.backends``."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def title(self) -> str:
+        """For people: ``"OpenCL C"``."""
+
+    @property
+    def suffix(self) -> str:
+        """Of a source file: ``".cl"``."""
+
+    @property
+    def binary_suffix(self) -> str: ...
+
+    @property
+    def archs(self) -> Mapping[str, Arch]:
+        """Static archs by name, the default one first."""
+
+    @property
+    def templates(self) -> tuple[str, str]:
+        """Package and folder of its templates."""
+
+    def forms(self, arch: Arch) -> Sequence[Form]:
+        """Its forms for this arch, the preferred one first."""
+
+    def context(self, plan: KernelPlan) -> Mapping[str, Any]:
+        """The names that its template uses, spelled in its language."""
+
+    def toolchain(self, arch: Arch, device: Device | None = None) -> Toolchain:
+        """The compiler for this arch (of this device, where it has its own); never raises."""
+
+    def compile(self, source: KernelSource, toolchain: Toolchain) -> KernelBinary:
+        """Compile; raises ``CompileError``. The disk cache is the caller's."""
+
+    def devices(self) -> Sequence[Device]:
+        """What runs here; empty, never an error, where there is nothing."""
+
+    def missing(self) -> Sequence[Missing]:
+        """What would widen :meth:`devices` or :meth:`toolchain`, each with its command."""
+
+    def launch_header(self, source: KernelSource) -> str:
+        """C text of the launch header that ``tilegen build -o`` writes."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the compiler said of one entry; ``None`` where it says nothing."""
+
+    registers: int | None = None
+    spill_bytes: int | None = None
+    stack_bytes: int | None = None
+    shared_bytes: int | None = None
+    private_bytes: int | None = None
+    max_threads: int | None = None
+    extra: Mapping[str, int] = field(default_factory=dict)

@@ -1,0 +1,341 @@
+"""From text to a loaded kernel: the compiler behind a disk cache, and the folders that `build -o` writes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tilegen import registry
+from tilegen.backend import Backend, Device, Resources, Toolchain
+from tilegen.errors import BackendError, CompileError, LaunchError, SpecError
+from tilegen.hardware import Arch
+from tilegen.kernel import Kernel
+from tilegen.lower import lower
+from tilegen.plan import _plain
+from tilegen.render import KernelSource, emit
+from tilegen.spec import TileSpec
+
+MANIFEST = "manifest.json"
+CACHE_VARIABLE = "TILEGEN_CACHE"
+
+
+@dataclass(frozen=True)
+class KernelBinary:
+    """A compiled source.
+
+    Attributes
+    ----------
+    source : KernelSource
+    data : bytes
+        What the driver loads.
+    log : str
+        What the compiler said.
+    resources : mapping
+        Entry name to what the compiler reported.
+    toolchain : Toolchain
+    flags : str
+    cached : bool
+        Whether it came from the disk cache.
+    """
+
+    source: KernelSource
+    data: bytes
+    log: str
+    resources: dict[str, Resources]
+    toolchain: Toolchain
+    flags: str = ""
+    cached: bool = field(default=False, compare=False)
+
+
+def cache_path() -> Path:
+    """Where compiled kernels are kept: ``$TILEGEN_CACHE``, else the user's cache folder."""
+    named = os.environ.get(CACHE_VARIABLE)
+    if named:
+        return Path(named)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("tilegen", appauthor=False))
+
+
+def _cache_key(source: KernelSource, toolchain: Toolchain, flags: str) -> str:
+    parts = (source.text, source.plan.arch.name, toolchain.name, toolchain.version, flags)
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _read_cache(path: Path, source: KernelSource, toolchain: Toolchain) -> KernelBinary | None:
+    # One file: a line of JSON, then the binary. Whatever does not check out is built again.
+    try:
+        head, _, data = path.read_bytes().partition(b"\n")
+        meta = json.loads(head)
+        if meta["sha256"] != hashlib.sha256(data).hexdigest():
+            return None
+        resources = {name: Resources(**values) for name, values in meta["resources"].items()}
+        return KernelBinary(
+            source, data, meta["log"], resources, toolchain, meta["flags"], cached=True
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write_cache(path: Path, binary: KernelBinary) -> None:
+    head = {
+        "sha256": hashlib.sha256(binary.data).hexdigest(),
+        "kernel": binary.source.name,
+        "toolchain": str(binary.toolchain),
+        "flags": binary.flags,
+        "log": binary.log,
+        "resources": {name: asdict(r) for name, r in binary.resources.items()},
+    }
+    # A cache that cannot be written (read-only home, full disk) costs time, not the kernel.
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(head).encode() + b"\n" + binary.data)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write under a temporary name in the same folder, then rename; nothing half-written stays."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def compile(
+    source: KernelSource, *, device: Device | None = None, cache: bool = True
+) -> KernelBinary:
+    """Compile a source, or take the binary from the disk cache.
+
+    Parameters
+    ----------
+    source : KernelSource
+    device : Device, optional
+        Where compilers belong to devices (OpenCL): compile for this one.
+    cache : bool
+        Whether the disk cache may be read and written.
+
+    Raises
+    ------
+    CompileError
+        If no compiler is there (the message says what brings one), or it refuses the text.
+    """
+    backend = registry.get(source.plan.backend)
+    toolchain = backend.toolchain(source.plan.arch, device)
+    if toolchain.missing:
+        raise CompileError(toolchain.missing)
+    path = cache_path() / f"{_cache_key(source, toolchain, toolchain.flags)}.bin"
+    if cache and (found := _read_cache(path, source, toolchain)):
+        return found
+    binary = backend.compile(source, toolchain)
+    if cache:
+        _write_cache(path, binary)
+    return binary
+
+
+def find_device(backend: Backend, arch: Arch | None, device: str | Device | None) -> Device:
+    """The device that a selector or part of a name means; left out, the first that runs the arch.
+
+    Raises
+    ------
+    BackendError
+        If none fits, or more than one does; the message lists them.
+    """
+    if device is not None and not isinstance(device, str):
+        return device
+    devices = list(backend.devices())
+    listed = ", ".join(f"{d.selector} ({d.name})" for d in devices) or "none"
+    if device is None:
+        fitting = [d for d in devices if arch is None or d.arch.name == arch.name]
+        if fitting:
+            return fitting[0]
+        wanted = f" for arch {arch.name}" if arch else ""
+        hints = "; ".join(f"{m.what}: {m.command}" for m in backend.missing())
+        raise BackendError(
+            f"no {backend.name} device{wanted} was found (found: {listed})"
+            + (f"; {hints}" if hints else "")
+        )
+    exact = [d for d in devices if d.selector in (device, f"{device}:0")]
+    if exact:
+        return exact[0]
+    text, _, index = device.rpartition(":")
+    if not text or not index.isdigit():
+        text, index = device, ""
+    matches = [d for d in devices if text.lower() in d.name.lower()]
+    if index and int(index) < len(matches):
+        return matches[int(index)]
+    if len(matches) == 1 and not index:
+        return matches[0]
+    if len(matches) > 1:
+        names = ", ".join(f"{d.selector} ({d.name})" for d in matches)
+        raise BackendError(f"device {device!r} fits more than one: {names}; add ':0' or a selector")
+    raise BackendError(f"no {backend.name} device fits {device!r}; found: {listed}")
+
+
+def load(
+    what: KernelSource | KernelBinary | str | Path, device: str | Device | None = None
+) -> Kernel:
+    """Make a kernel ready to call.
+
+    Parameters
+    ----------
+    what : KernelSource, KernelBinary or path
+        A path is a folder that ``tilegen build -o`` wrote.
+    device : str or Device, optional
+        Left out: the first device that runs the arch.
+    """
+    if isinstance(what, (str, Path)):
+        return _load_folder(Path(what), device)
+    source = what.source if isinstance(what, KernelBinary) else what
+    backend = registry.get(source.plan.backend)
+    where = find_device(backend, source.plan.arch, device)
+    if where.arch.name != source.plan.arch.name:
+        raise LaunchError(
+            f"{source.name} is for arch {source.plan.arch.name} and {where.selector} ({where.name}) "
+            f"runs {where.arch.name}"
+        )
+    binary = what if isinstance(what, KernelBinary) else compile(source, device=where)
+    if binary.toolchain != backend.toolchain(source.plan.arch, where):
+        binary = compile(source, device=where)
+    return Kernel(binary, where, where.load(binary))
+
+
+def build(
+    spec: TileSpec,
+    backend: str,
+    arch: str | Arch | None = None,
+    device: str | Device | None = None,
+) -> Kernel:
+    """Spec to kernel: lower, emit, compile and load in one call."""
+    plugin = registry.get(backend)
+    if device is not None or arch is None:
+        target = arch if not isinstance(arch, str) else plugin.archs.get(arch)
+        found = find_device(plugin, target, device)
+        arch = found.arch if arch is None else arch
+        device = found
+    return load(emit(lower(spec, backend, arch)), device)
+
+
+def manifest(source: KernelSource, binary: KernelBinary | None) -> dict[str, Any]:
+    """What ``manifest.json`` holds."""
+    plan = source.plan
+    return {
+        "schema": 1,
+        "tilegen": version("tilegen"),
+        "name": plan.name,
+        "backend": plan.backend,
+        "arch": plan.arch.name,
+        "spec": plan.spec.model_dump(mode="json", exclude_defaults=True),
+        "spec_sha256": plan.spec.digest,
+        "source": {"file": plan.name + source.suffix, "sha256": source.digest},
+        "template": {"name": plan.template, "sha256": source.template_digest},
+        "binary": None
+        if binary is None
+        else {
+            "file": plan.name + registry.get(plan.backend).binary_suffix,
+            "sha256": hashlib.sha256(binary.data).hexdigest(),
+            "compiler": {"name": binary.toolchain.name, "version": binary.toolchain.version},
+            "flags": binary.flags,
+            "resources": {name: asdict(r) for name, r in binary.resources.items()},
+        },
+        "entries": [_plain(entry) for entry in plan.entries],
+        "plan": plan.to_dict(),
+    }
+
+
+def save(
+    source: KernelSource, binary: KernelBinary | None, directory: str | Path
+) -> dict[str, Path]:
+    """Write source, binary, launch header and manifest into a folder; the manifest comes last.
+
+    Returns
+    -------
+    dict
+        ``"source"``, ``"binary"``, ``"header"`` and ``"manifest"`` to the files written.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be made or written; files written before stay whole.
+    """
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    backend, plan = registry.get(source.plan.backend), source.plan
+    files = {
+        "source": (plan.name + source.suffix, source.text.encode()),
+        "header": (plan.name + ".h", backend.launch_header(source).encode()),
+    }
+    if binary is not None:
+        files["binary"] = (plan.name + backend.binary_suffix, binary.data)
+    text = json.dumps(manifest(source, binary), indent=2) + "\n"
+    files["manifest"] = (MANIFEST, text.encode())
+    with _all_or_nothing(folder) as write:
+        for name, data in files.values():
+            write(name, data)
+    return {kind: folder / name for kind, (name, _) in files.items()}
+
+
+@contextmanager
+def _all_or_nothing(folder: Path) -> Iterator[Any]:
+    # All temporaries are written before the first rename, so a full disk changes nothing.
+    pending: list[tuple[str, Path]] = []
+
+    def write(name: str, data: bytes) -> None:
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+        pending.append((temporary, folder / name))
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)
+
+    try:
+        yield write
+        while pending:
+            os.replace(*pending[0])
+            pending.pop(0)
+    finally:
+        for temporary, _ in pending:
+            with suppress(OSError):
+                os.unlink(temporary)
+
+
+def _load_folder(folder: Path, device: str | Device | None) -> Kernel:
+    path = folder / MANIFEST
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        source_file = folder / str(data["source"]["file"])
+        text = source_file.read_text(encoding="utf-8")
+        spec, backend_name = TileSpec.from_dict(data["spec"]), str(data["backend"])
+        schema, digest = data["schema"], data["source"]["sha256"]
+        arch_name = str(data["arch"])
+    except FileNotFoundError as error:
+        raise SpecError(f"{error.filename}: there is no such file") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SpecError(f"{path}: not a manifest that tilegen wrote: {error}") from None
+    if schema != 1:
+        raise SpecError(f"{path}: schema {schema} is not one this version reads; it reads 1")
+    if hashlib.sha256(text.encode()).hexdigest() != digest:
+        raise SpecError(f"{source_file}: it was changed after the build; build it again")
+    backend = registry.get(backend_name)
+    if arch_name not in backend.archs:
+        raise BackendError(f"{path}: {backend_name} has no arch {arch_name!r}")
+    where = find_device(backend, backend.archs[arch_name], device)
+    # The plan of the build may rest on a refined arch; the manifest keeps which features it had.
+    for arch in (where.arch, backend.archs[arch_name]):
+        source = emit(lower(spec, backend_name, arch))
+        if source.text == text:
+            return load(source, where)
+    raise SpecError(
+        f"{path}: this version of tilegen plans the spec differently for {where.name}; build it again"
+    )

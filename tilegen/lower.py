@@ -1,0 +1,89 @@
+"""From spec to plan: pick the arch and the form, ask the rules, let the form fill in the numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from difflib import get_close_matches
+
+from tilegen import registry
+from tilegen.backend import Backend, Form
+from tilegen.errors import BackendError, PlanError
+from tilegen.hardware import Arch
+from tilegen.plan import KernelPlan
+from tilegen.rules import Violation, nearest_legal, violations
+from tilegen.spec import TileSpec
+
+
+def find_arch(backend: Backend, arch: str | Arch | None) -> tuple[Arch, str]:
+    """The arch asked for, and a note on where it came from when none was named.
+
+    A name gives the static arch; an ``Arch`` (of a device, say) stands for itself; ``None`` takes
+    the first device found here, else the backend's default.
+    """
+    if isinstance(arch, Arch):
+        return arch, ""
+    if arch is None:
+        devices = backend.devices()
+        if devices:
+            return devices[0].arch, f"arch {devices[0].arch.name}: that of {devices[0].name}"
+        default = next(iter(backend.archs.values()))
+        return default, f"arch {default.name}: the default, since no {backend.name} device was found"
+    if arch not in backend.archs:
+        near = get_close_matches(arch, backend.archs, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        known = ", ".join(backend.archs)
+        raise BackendError(f"{backend.name} has no arch {arch!r}; {hint}known: {known}")
+    return backend.archs[arch], ""
+
+
+def find_forms(backend: Backend, spec: TileSpec, arch: Arch) -> list[Form]:
+    """The forms to try, in order: all of the arch's, or the pinned one alone."""
+    forms = list(backend.forms(arch))
+    pinned = spec.pins.get(backend.name, {}).get("form")
+    if pinned is None:
+        return forms
+    chosen = [form for form in forms if form.name == pinned]
+    if not chosen:
+        known = ", ".join(form.name for form in forms)
+        raise PlanError(
+            f"pins.{backend.name}.form = {pinned}: {backend.name} {arch.name} has the forms {known}"
+        )
+    return chosen
+
+
+def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> KernelPlan:
+    """Lower a spec for one backend and arch.
+
+    Parameters
+    ----------
+    spec : TileSpec
+    backend : str
+    arch : str or Arch, optional
+        Left out: that of the first device found, else the backend's default.
+
+    Returns
+    -------
+    KernelPlan
+        Of the first form that breaks no rule.
+
+    Raises
+    ------
+    BackendError
+        For an unknown backend or arch.
+    PlanError
+        If every form breaks a rule; it states those of the form that breaks the fewest.
+    """
+    plugin = registry.get(backend)
+    target, note = find_arch(plugin, arch)
+    refused: list[list[Violation]] = []
+    for form in find_forms(plugin, spec, target):
+        candidate = form.derive(spec, target)
+        broken = violations(candidate)
+        if not broken:
+            plan = form.plan(candidate)
+            return replace(plan, notes=(note, *plan.notes)) if note else plan
+        refused.append(
+            [replace(v, nearest=nearest_legal(candidate, v)) for v in broken]
+        )
+    fewest = min(refused, key=len)
+    raise PlanError("; ".join(map(str, fewest)), fewest)

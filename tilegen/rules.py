@@ -1,0 +1,278 @@
+"""The one list of legality rules; lowering, checking, sweeping and drawing all call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from tilegen.hardware import Arch, Instruction
+from tilegen.plan import RegisterUse, SharedTile
+from tilegen.spec import TileSpec
+
+if TYPE_CHECKING:
+    from tilegen.backend import Form
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A spec on an arch in one form, with the numbers derived so far, legal or not.
+
+    A number that could not be derived, since another one is illegal, is ``None`` or empty.
+
+    Attributes
+    ----------
+    form : Form
+    instruction : Instruction or None
+        ``None``: the form has none for these types.
+    threads : int
+        Threads per block.
+    lanes : (int, int) or None
+        How a warp's lanes lie on its tile; ``None``: no arrangement divides it.
+    thread, passes : (int, int)
+    stages, split_k : int
+        After lowering.
+    shared : tuple of SharedTile
+    registers : tuple of RegisterUse
+    needs : frozenset of str
+        Features that the arch must have.
+    numbers : dict
+        What only the form itself reads.
+    notes : tuple of str
+    """
+
+    spec: TileSpec
+    backend: str
+    arch: Arch
+    form: Form
+    instruction: Instruction | None = None
+    threads: int = 0
+    lanes: tuple[int, int] | None = None
+    thread: tuple[int, int] = (1, 1)
+    passes: tuple[int, int] = (1, 1)
+    stages: int = 1
+    split_k: int = 1
+    shared: tuple[SharedTile, ...] = ()
+    registers: tuple[RegisterUse, ...] = ()
+    needs: frozenset[str] = frozenset()
+    numbers: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def shared_bytes(self) -> int:
+        return sum(tile.bytes for tile in self.shared)
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule in words.
+
+    Attributes
+    ----------
+    rule : str
+        The rule's name.
+    field : str
+        The spec's field to change (``"block[0]"``, ``"types.a"``).
+    value : object
+        What it is now.
+    need : str
+        What the rule asks for, with the limit.
+    nearest : str
+        The nearest legal value, empty if there is none.
+    """
+
+    rule: str
+    field: str
+    value: object
+    need: str
+    nearest: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.field} = {_show(self.value)}: {self.need}"
+        return f"{text}; nearest legal value: {self.nearest}" if self.nearest else text
+
+
+Rule = Callable[[Candidate], Iterable[Violation]]
+AXES = ("M", "N", "K")
+
+
+def _show(value: object) -> str:
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def types_offered(c: Candidate) -> Iterator[Violation]:
+    """The form multiplies these types on this arch."""
+    offered = c.form.types(c.arch)
+    wanted = c.spec.types
+    key = (wanted.a, wanted.b, wanted.acc)
+    if any(key == (o.a, o.b, o.acc) and (wanted.c, wanted.d) in o.outputs for o in offered):
+        return
+    where = f"{c.backend} {c.arch.name}, form {c.form.name}"
+    for name in ("a", "b", "acc"):
+        choices = list(dict.fromkeys(getattr(o, name) for o in offered))
+        if getattr(wanted, name) not in choices:
+            value = getattr(wanted, name)
+            need = f"{where} offers {', '.join(choices)}"
+            yield Violation("types", f"types.{name}", value, need)
+            return
+    matching = [o for o in offered if key == (o.a, o.b, o.acc)]
+    if not matching:
+        combos = ", ".join(f"{o.a} x {o.b} -> {o.acc}" for o in offered)
+        yield Violation("types", "types", " x ".join(key[:2]) + f" -> {key[2]}",
+                        f"{where} offers {combos}")
+        return
+    outputs = ", ".join(f"c {x} with d {y}" for o in matching for x, y in o.outputs)
+    yield Violation("types", "types.d", wanted.d, f"{where} writes {outputs}")
+
+
+def features_present(c: Candidate) -> Iterator[Violation]:
+    """The arch has what the form and the types ask for."""
+    for feature in sorted(c.needs - c.arch.features):
+        yield Violation("features", "types", f"{c.spec.types.a} x {c.spec.types.b}",
+                        f"needs {feature}, which {c.arch.name} lacks")
+
+
+def pins_known(c: Candidate) -> Iterator[Violation]:
+    """Every pin of this backend has a name and a value that the form knows."""
+    known = c.form.pins(c.arch)
+    for key, value in c.spec.pins.get(c.backend, {}).items():
+        where = f"pins.{c.backend}.{key}"
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            yield Violation("pins", where, value, f"form {c.form.name} knows the pins "
+                            f"{', '.join(known) or 'none'}", near[0] if near else "")
+        elif known[key] and value not in known[key]:
+            choices = ", ".join(map(_show, known[key]))
+            yield Violation("pins", where, value, f"must be one of {choices}")
+
+
+def warps_tile_the_block(c: Candidate) -> Iterator[Violation]:
+    """Whole warp tiles fill the block tile."""
+    for i in range(2):
+        block, warp = c.spec.block[i], c.spec.warp[i]
+        if block % warp:
+            yield Violation("warps", f"block[{i}]", block,
+                            f"BLOCK_{AXES[i]} must be a multiple of warp[{i}] = {warp}")
+
+
+def instructions_tile_the_warp(c: Candidate) -> Iterator[Violation]:
+    """Whole instructions fill the warp tile and the K step."""
+    if c.instruction is None:
+        return
+    tile = (c.instruction.m, c.instruction.n, c.instruction.k)
+    for i in range(2):
+        if c.spec.warp[i] % tile[i]:
+            yield Violation("instruction", f"warp[{i}]", c.spec.warp[i],
+                            f"WARP_{AXES[i]} must be a multiple of MMA_{AXES[i]} = {tile[i]} "
+                            f"of {c.instruction.name}")
+    if c.spec.block[2] % tile[2]:
+        yield Violation("instruction", "block[2]", c.spec.block[2],
+                        f"BLOCK_K must be a multiple of MMA_K = {tile[2]} of {c.instruction.name}")
+
+
+def lanes_tile_the_warp(c: Candidate) -> Iterator[Violation]:
+    """The lanes of a warp divide its tile evenly."""
+    if c.instruction is not None and c.lanes is None:
+        yield Violation("lanes", "warp", c.spec.warp,
+                        f"the {c.arch.lanes} lanes of a warp must divide the tile evenly along "
+                        "M and N, which no arrangement of them does")
+
+
+def threads_fit(c: Candidate) -> Iterator[Violation]:
+    """A block has no more threads than the arch allows."""
+    if c.threads > c.arch.max_threads:
+        yield Violation("threads", "warp", c.spec.warp,
+                        f"the block has {c.threads} threads and {c.arch.name} allows "
+                        f"{c.arch.max_threads}; fewer, larger warp tiles make fewer threads")
+
+
+def shared_memory_fits(c: Candidate) -> Iterator[Violation]:
+    """All stages fit in the shared memory of a block."""
+    if c.shared_bytes > c.arch.shared_bytes:
+        yield Violation("shared", "block[2]", c.spec.block[2],
+                        f"{c.stages} stage(s) of A and B take {c.shared_bytes} bytes of shared "
+                        f"memory and {c.arch.name} allows {c.arch.shared_bytes}")
+
+
+def registers_fit(c: Candidate) -> Iterator[Violation]:
+    """The prediction stays within what one lane can have, where a spill is a fault."""
+    if c.arch.kind == "cpu":
+        return
+    for use in c.registers:
+        if use.spills:
+            yield Violation("registers", "warp", c.spec.warp,
+                            f"{use.predicted} {use.file} registers a lane are predicted "
+                            f"({use.accumulators} of them accumulators) and {c.arch.name} has "
+                            f"{use.limit}: the kernel would spill")
+
+
+RULES: tuple[Rule, ...] = (
+    types_offered,
+    features_present,
+    pins_known,
+    warps_tile_the_block,
+    instructions_tile_the_warp,
+    lanes_tile_the_warp,
+    threads_fit,
+    shared_memory_fits,
+    registers_fit,
+)
+
+
+def violations(candidate: Candidate) -> list[Violation]:
+    """Every rule that the candidate breaks, the form's own rules last."""
+    return [v for rule in (*RULES, *candidate.form.rules) for v in rule(candidate)]
+
+
+def nearest_legal(candidate: Candidate, violation: Violation) -> str:
+    """The value of the violated field nearest to the present one that the rules allow.
+
+    Values that make the whole spec legal come before those that only satisfy this rule.
+    """
+    if violation.nearest:
+        return violation.nearest
+    spec, form, arch = candidate.spec, candidate.form, candidate.arch
+    second = ""
+    for value, changed in _alternatives(spec, violation.field, form, arch):
+        broken = violations(form.derive(changed, arch))
+        if not broken:
+            return _show(value)
+        if not second and violation.rule not in {v.rule for v in broken}:
+            second = _show(value)
+    return second
+
+
+_EXTENTS = (*range(1, 16), *range(16, 64, 4), *range(64, 257, 16), 320, 384, 448, 512)
+
+
+def _alternatives(
+    spec: TileSpec, name: str, form: Form, arch: Arch
+) -> Iterator[tuple[object, TileSpec]]:
+    def distance(value: tuple[int, ...], now: tuple[int, ...]) -> float:
+        return sum(max(v / n, n / v) for v, n in zip(value, now, strict=True))
+
+    if name.startswith(("block[", "warp[")):
+        base, index = name[:-1].split("[")
+        now, i = getattr(spec, base), int(index)
+        for extent in sorted(_EXTENTS, key=lambda e: (abs(e - now[i]), e)):
+            if extent != now[i]:
+                yield extent, spec.replace(**{base: (*now[:i], extent, *now[i + 1 :])})
+    elif name == "warp":
+        divisors = [[e for e in _EXTENTS if spec.block[i] % e == 0] for i in range(2)]
+        pairs = [(m, n) for m in divisors[0] for n in divisors[1] if (m, n) != spec.warp]
+        for pair in sorted(pairs, key=lambda p: (distance(p, spec.warp), p)):
+            yield pair, spec.replace(warp=pair)
+    elif name.startswith("types"):
+        offered = form.types(arch)
+        now = spec.types.model_dump()
+        options = [
+            {"a": o.a, "b": o.b, "acc": o.acc, "c": c, "d": d}
+            for o in offered
+            for c, d in o.outputs
+        ]
+        for option in sorted(options, key=lambda o: sum(o[key] != now[key] for key in o)):
+            key = name.removeprefix("types.")
+            yield option.get(key, ", ".join(f"{k} {v}" for k, v in option.items())), spec.replace(
+                types=option
+            )

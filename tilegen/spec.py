@@ -1,0 +1,334 @@
+"""The TileSpec: what the tile is, in words that name no architecture."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from tilegen.errors import SpecError
+
+TypeName = Literal[
+    "f64", "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "s8", "u8", "s32"
+]
+Majorness = Literal["row", "col"]
+EpilogueOp = Literal["bias", "relu", "gelu", "gelu_tanh", "silu", "clamp", "scale", "residual"]
+PinValue = str | int | bool | tuple[int, ...]
+Extent = Annotated[int, Field(ge=1, le=65536, strict=True)]
+# A C identifier and a file name on every system: nothing else reaches the text or the folder.
+Name = Annotated[str, StringConstraints(pattern=r"\A[a-z][a-z0-9_]{0,39}\Z")]
+PIN_TEXT = re.compile(r"[A-Za-z0-9_.]{1,64}")
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Types(_Record):
+    """Element types of A, B, the accumulator, C and D."""
+
+    a: TypeName = "f32"
+    b: TypeName = "f32"
+    acc: TypeName = Field("f32", description="what products are summed in")
+    c: TypeName = "f32"
+    d: TypeName = Field("f32", description="the output; left out, the type of C")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _d_follows_c(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and "d" not in data and "c" in data:
+            return {**data, "d": data["c"]}
+        return data
+
+
+class Layouts(_Record):
+    """Row- or column-major, for each operand."""
+
+    a: Majorness = "row"
+    b: Majorness = "row"
+    c: Majorness = "row"
+    d: Majorness = Field("row", description="left out, the majorness of C")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _d_follows_c(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and "d" not in data and "c" in data:
+            return {**data, "d": data["c"]}
+        return data
+
+
+class EpilogueStep(_Record):
+    """One step of the epilogue, applied to alpha * A·B + beta * C before the output conversion."""
+
+    op: EpilogueOp
+    along: Literal["m", "n"] | None = Field(
+        None, description="bias and scale: the axis that the vector runs along"
+    )
+    low: float | None = Field(None, description="clamp: the lower bound")
+    high: float | None = Field(None, description="clamp: the upper bound")
+
+    @model_validator(mode="after")
+    def _fits_its_op(self) -> Self:
+        if self.op in ("bias", "scale"):
+            if self.along is None:
+                object.__setattr__(self, "along", "n")
+        elif self.along is not None:
+            raise ValueError(f"{self.op} takes no 'along'")
+        if self.op == "clamp":
+            if self.low is None or self.high is None:
+                raise ValueError("clamp needs 'low' and 'high'")
+            if self.low > self.high:
+                raise ValueError(f"clamp has low = {self.low} above high = {self.high}")
+        elif self.low is not None or self.high is not None:
+            raise ValueError(f"{self.op} takes neither 'low' nor 'high'")
+        return self
+
+
+class TileSpec(_Record):
+    """One tiled matrix product D = epilogue(alpha * A·B + beta * C), for any target.
+
+    ``block``, ``warp``, ``types``, ``layout``, ``batch``, ``epilogue`` and ``pins`` bind: they are
+    met or refused. ``thread``, ``stages`` and ``split_k`` are upper bounds that a target may lower;
+    ``plan.notes`` says to what, and why.
+
+    Parameters
+    ----------
+    name : str
+        The kernel's name starts with it: lower-case letters, digits and underscores.
+    block : (int, int, int)
+        M and N of the part of D that one thread block computes, and the step in K that it stages.
+    warp : (int, int)
+        M and N of the tile of one group of ``arch.lanes`` lanes.
+    thread : (int, int), optional
+        M and N of one lane's micro-tile; the scalar-FMA path only.
+    stages : int
+        Tiles of K in flight.
+    split_k : int
+        Blocks that share one output tile along K.
+    types, layout
+        Per operand; see :class:`Types` and :class:`Layouts`.
+    batch : {"none", "strided"}
+        The count is an argument of the launch.
+    epilogue : sequence of EpilogueStep
+    pins : mapping
+        Per backend, choices that are otherwise the plan's: ``{"opencl": {"form": "work_group"}}``.
+
+    Raises
+    ------
+    SpecError
+        With one clause per fault.
+
+    Examples
+    --------
+    >>> TileSpec(block=(128, 128, 16), warp=(64, 32)).warps
+    (2, 4)
+    """
+
+    name: Name = Field("gemm", description="what the kernel's name starts with")
+    block: tuple[Extent, Extent, Extent] = Field(
+        description="M, N of D per thread block, and the K step it stages"
+    )
+    warp: tuple[Extent, Extent] = Field(description="M, N of the tile of one warp")
+    thread: tuple[Extent, Extent] | None = Field(
+        None, description="upper bound: M, N of one lane's micro-tile (scalar FMA only)"
+    )
+    stages: Annotated[int, Field(ge=1, le=16, strict=True)] = Field(
+        2, description="upper bound: tiles of K in flight"
+    )
+    split_k: Annotated[int, Field(ge=1, le=1024, strict=True)] = Field(
+        1, description="upper bound: blocks that share one output tile along K"
+    )
+    types: Types = Types()
+    layout: Layouts = Layouts()
+    batch: Literal["none", "strided"] = "none"
+    epilogue: tuple[EpilogueStep, ...] = ()
+    pins: Mapping[Name, Mapping[Name, PinValue]] = Field(
+        default_factory=dict, description="choices for one backend, by its name"
+    )
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise SpecError(explain(error, type(self))) from None
+
+    @field_validator("epilogue")
+    @classmethod
+    def _one_of_each_operand(cls, steps: tuple[EpilogueStep, ...]) -> tuple[EpilogueStep, ...]:
+        for op in ("bias", "scale", "residual"):
+            if sum(step.op == op for step in steps) > 1:
+                raise ValueError(f"{op} stands more than once; a launch takes one of each")
+        return steps
+
+    @field_validator("pins")
+    @classmethod
+    def _plain_pins(
+        cls, pins: Mapping[str, Mapping[str, PinValue]]
+    ) -> Mapping[str, Mapping[str, PinValue]]:
+        for backend, table in pins.items():
+            for key, value in table.items():
+                if isinstance(value, str) and not PIN_TEXT.fullmatch(value):
+                    raise ValueError(
+                        f"pins.{backend}.{key} = {value!r} may hold letters, digits, '_' and '.'"
+                    )
+        return pins
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def warps(self) -> tuple[int, int]:
+        """Warps of a block along M and N (rounded down where the warp tile does not divide)."""
+        return self.block[0] // self.warp[0], self.block[1] // self.warp[1]
+
+    @property
+    def canonical(self) -> str:
+        """The spec as one line of JSON, defaults left out, keys sorted: what the digest is of."""
+        return json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of :attr:`canonical`, in hex; the same for the same spec on every machine."""
+        return hashlib.sha256(self.canonical.encode()).hexdigest()
+
+    def replace(self, **changes: Any) -> TileSpec:
+        """A new spec with some fields changed, checked like any other."""
+        return TileSpec(**{**self.model_dump(exclude_unset=True), **changes})
+
+    def to_toml(self) -> str:
+        """The spec as TOML, defaults left out; :meth:`from_toml` reads it back."""
+        data = self.model_dump(mode="json", exclude_defaults=True)
+        tables = {key: data.pop(key) for key in ("types", "layout") if key in data}
+        pins, steps = data.pop("pins", {}), data.pop("epilogue", [])
+        lines = [f"{key} = {_toml(value)}" for key, value in data.items()]
+        for title, table in [*tables.items(), *((f"pins.{b}", t) for b, t in pins.items())]:
+            lines += ["", f"[{title}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+        for step in steps:
+            lines += ["", "[[epilogue]]"]
+            lines += [f"{key} = {_toml(value)}" for key, value in step.items() if value is not None]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TileSpec:
+        """A spec from a mapping, as TOML or JSON gives it."""
+        if not isinstance(data, Mapping):
+            raise SpecError(f"a spec is a table of keys and values, not {type(data).__name__}")
+        return cls(**{str(key): value for key, value in data.items()})
+
+    @classmethod
+    def from_toml(cls, text: str) -> TileSpec:
+        """A spec from TOML text."""
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise SpecError(f"not valid TOML: {error}") from None
+        return cls.from_dict(data)
+
+    @classmethod
+    def from_json(cls, text: str) -> TileSpec:
+        """A spec from JSON text."""
+        try:
+            data = json.loads(text)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise SpecError(f"not valid JSON: {error}") from None
+        return cls.from_dict(data)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> TileSpec:
+        """A spec from a ``.toml`` or ``.json`` file.
+
+        Raises
+        ------
+        SpecError
+            If the file is missing, unreadable, or no spec; the message starts with the path.
+        """
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise SpecError(f"{path}: there is no such file; 'tilegen init' writes one") from None
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise SpecError(f"{path}: cannot be read: {reason}") from None
+        try:
+            return cls.from_json(text) if path.suffix == ".json" else cls.from_toml(text)
+        except SpecError as error:
+            raise SpecError(f"{path}: {error}") from None
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a spec file."""
+    schema = TileSpec.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "tilegen TileSpec"
+    return schema
+
+
+def _toml(value: Any) -> str:
+    # JSON's strings, numbers, booleans and flat arrays are TOML as they stand.
+    return json.dumps(value)
+
+
+def explain(error: ValidationError, model: type[BaseModel] = TileSpec) -> str:
+    """The faults that pydantic found, in one sentence that names each field."""
+    return "; ".join(dict.fromkeys(_clause(fault, model) for fault in error.errors()))
+
+
+def _clause(fault: Any, model: type[BaseModel]) -> str:
+    path = [part for part in fault["loc"] if not str(part).startswith(("tuple[", "function-"))]
+    field = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
+    value, context = fault["input"], fault.get("ctx", {})
+    match fault["type"]:
+        case "extra_forbidden":
+            known = _known_keys(model, path[:-1])
+            near = get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+            return f"{field!r} is not a known key{hint}"
+        case "missing":
+            return f"{field} is missing"
+        case "literal_error":
+            near = get_close_matches(str(value), _choices(context["expected"]), n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            return f"{field} = {value!r} is not one of {context['expected']}{hint}"
+        case "string_pattern_mismatch":
+            return (
+                f"{field} = {value!r} is not a name: lower-case letters, digits and '_', "
+                "a letter first, 40 at most"
+            )
+        case "value_error":
+            message = str(context.get("error", fault["msg"]))
+            return f"{field}: {message}" if field else message
+        case "too_long" | "missing_argument" | "too_short":
+            return f"{field}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
+        case _:
+            shown = repr(value) if len(repr(value)) < 60 else type(value).__name__
+            return f"{field} = {shown}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
+
+
+def _known_keys(model: type[BaseModel], path: list[Any]) -> list[str]:
+    tables: dict[str, type[BaseModel]] = {
+        "types": Types,
+        "layout": Layouts,
+        "epilogue": EpilogueStep,
+    }
+    owner = tables.get(str(path[0]), model) if path else model
+    return list(owner.model_fields)
+
+
+def _choices(expected: str) -> list[str]:
+    return re.findall(r"'([^']*)'", expected)
