@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tilegen.layout import FragmentLayout
+from tilegen.dtypes import DTYPES
+from tilegen.layout import FragmentLayout, Layout
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,14 @@ class Instruction:
         How the instruction is spelled, or the expression that stands for it.
     doc : str
         The document that defines it.
+    family : str
+        The document that defines it.
+    source_a, source_b : str
+        ``"register"``, or ``"shared"`` where the instruction reads the operand from shared memory
+        itself: its fragment is then that of :func:`shared_fragment`.
+    opaque : bool
+        Whether the vendor leaves the lane maps undocumented: a kernel must not rely on them, a
+        picture may show them.
     """
 
     name: str
@@ -43,6 +52,18 @@ class Instruction:
     c: FragmentLayout
     mnemonic: str
     doc: str
+    family: str = "fma"
+    source_a: str = "register"
+    source_b: str = "register"
+    opaque: bool = False
+
+    def registers(self, operand: str, register_bits: int = 32) -> int:
+        """Registers of each lane for one fragment of ``"a"``, ``"b"`` or ``"c"``."""
+        fragment: FragmentLayout = getattr(self, operand)
+        if operand != "c" and getattr(self, f"source_{operand}") == "shared":
+            return 0
+        element = {"a": self.type_a, "b": self.type_b, "c": self.type_acc}[operand]
+        return -(-fragment.values * DTYPES[element].bits // register_bits)
 
     @property
     def flop(self) -> int:
@@ -50,9 +71,15 @@ class Instruction:
         return 2 * self.m * self.n * self.k
 
 
+def shared_fragment(rows: int, cols: int, lanes: int) -> FragmentLayout:
+    """The fragment of an operand in shared memory: every lane reaches every element."""
+    everywhere, whole = Layout((lanes,), (0,)), Layout((rows * cols,), (1,))
+    return FragmentLayout(rows, cols, everywhere, whole, copies=lanes)
+
+
 @dataclass(frozen=True)
 class RegisterFile:
-    """One kind of register: ``register`` on NVIDIA, ``vgpr`` and ``agpr`` on AMD, ``vector`` on CPUs.
+    """One kind of register: ``vgpr``, ``agpr`` and ``sgpr`` on AMD, ``vector`` on CPUs.
 
     Parameters
     ----------
@@ -65,6 +92,10 @@ class RegisterFile:
         All of them, lanes counted; ``None`` where lanes do not share a file.
     granularity : int
         Registers are given to a warp in multiples of this many per lane.
+    part_of : str
+        The file whose registers these are too (``agpr`` of the unified ``vgpr`` from gfx90a on).
+    uniform : bool
+        Whether one register serves the whole warp (``sgpr``); ``per_lane`` is then per warp.
     """
 
     name: str
@@ -72,6 +103,8 @@ class RegisterFile:
     per_lane: int
     per_multiprocessor: int | None = None
     granularity: int = 1
+    part_of: str = ""
+    uniform: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,6 +135,12 @@ class Arch:
         The widest memory access of one lane.
     banks, bank_bytes : int
         Shared-memory banks.
+    shared_reserved_bytes : int
+        What the system takes of each block's shared memory on the multiprocessor.
+    max_cluster : int
+        Blocks of a cluster.
+    multiprocessors : int or None
+        Of the device; ``None`` until one is queried.
     sources : mapping
         Field name to the document of its value.
     """
@@ -120,6 +159,9 @@ class Arch:
     max_access_bytes: int = 16
     banks: int = 32
     bank_bytes: int = 4
+    shared_reserved_bytes: int = 0
+    max_cluster: int = 1
+    multiprocessors: int | None = None
     sources: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
 
     @property

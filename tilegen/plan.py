@@ -18,21 +18,42 @@ if TYPE_CHECKING:
     from types import CodeType
 
 
+# "//" starts a comment in C and "**" is no operator there, so neither is allowed.
+_FORMULA_NODES = (
+    ast.Expression, ast.BinOp, ast.Name, ast.Load, ast.Constant,
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Mod,
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Formula:
     """An integer expression in the names of a launch, written so that C and Python agree.
 
-    ``/`` divides whole numbers that are not negative, rounding down.
+    ``+ - * / %`` and parentheses; ``/`` divides whole numbers that are not negative, rounding
+    down. Names: ``M``, ``N``, ``K``, ``batch``, ``split_k``, ``multiprocessors`` (of the device)
+    and those of the launch's strides (``lda``, ``a_batch_stride``).
+
+    Raises
+    ------
+    ValueError
+        For anything that C would read otherwise than Python, or not at all.
     """
 
     text: str
 
+    def __post_init__(self) -> None:
+        _ = self._code
+
     @cached_property
     def _code(self) -> CodeType:
-        tree = ast.parse(self.text, mode="eval")
+        try:
+            tree = ast.parse(self.text, mode="eval")
+        except SyntaxError:
+            raise ValueError(f"{self.text!r} is not an expression") from None
         for node in ast.walk(tree):
-            allowed = (ast.Expression, ast.BinOp, ast.Name, ast.Load, ast.Constant, ast.operator)
-            if not isinstance(node, allowed):
+            if isinstance(node, ast.Constant) and type(node.value) is not int:
+                raise ValueError(f"{self.text!r} holds {node.value!r}, which is no integer")
+            if not isinstance(node, _FORMULA_NODES):
                 raise ValueError(f"{self.text!r} is not plain arithmetic")
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
                 node.op = ast.FloorDiv()
@@ -47,14 +68,14 @@ class Formula:
 
 @dataclass(frozen=True)
 class Fragment:
-    """One operand as a warp holds it.
+    """One operand as a warp holds it (as a group of warps does, where ``plan.group`` is set).
 
     Attributes
     ----------
     rows, cols : int
         Fragments per warp along the operand's two axes (A: m, k; B: n, k; C: m, n).
     elements : int
-        Elements of one fragment that each lane holds.
+        Elements of one fragment that each lane holds; 0 where the instruction reads shared memory.
     registers : int
         Registers that each lane needs for what is live at once.
     tile : (int, int)
@@ -86,9 +107,11 @@ class Ownership:
     rows, cols : int
         The block tile; the layouts' index is ``row + rows * col``.
     warp, lane, register : Layout
-        The three digits of the map.
+        The three digits of the map. Warps are counted among those that compute: the first of them
+        is warp ``pipeline.first_compute_warp`` of the block.
     copies : int
-        How many owners each element has: more than 1 where warps share an operand's rows.
+        How many owners each element has: more than 1 where warps share an operand's rows or the
+        instruction holds an operand twice (RDNA3).
     """
 
     rows: int
@@ -118,6 +141,29 @@ class Ownership:
 
 
 @dataclass(frozen=True)
+class MatrixDescriptor:
+    """How an instruction that reads shared memory itself (wgmma) is told where a tile lies.
+
+    Attributes
+    ----------
+    major : str
+        ``"k"`` or ``"mn"``: the contiguous axis of the tile.
+    mode : int
+        Swizzle: 0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes.
+    leading_bytes, stride_bytes : int
+        LBO and SBO; an LBO of 0 stands for one that this mode does not use.
+    step_bytes : int
+        What one instruction's step in k adds to the start address.
+    """
+
+    major: str
+    mode: int
+    leading_bytes: int
+    stride_bytes: int
+    step_bytes: int
+
+
+@dataclass(frozen=True)
 class SharedTile:
     """One operand's tile in shared memory.
 
@@ -128,7 +174,7 @@ class SharedTile:
     rows, cols : int
         Extents in elements; the column is contiguous.
     row_stride : int
-        Elements from one row to the next, padding included.
+        Elements from one row to the next, padding included (within a panel, where there are any).
     stages : int
         How many copies of the tile there are.
     element_bytes : int
@@ -140,6 +186,15 @@ class SharedTile:
         Bytes that the first element's address must be a multiple of.
     store_conflicts, load_conflicts : int
         Extra cycles per warp access, by the layout.
+    contiguous : str
+        The axis that the columns run along (``"k"``, ``"m"`` or ``"n"``).
+    start : int
+        Byte offset of the first stage in the block's shared memory.
+    panel_cols : int or None
+        Columns of one panel, where the tile is stored panel after panel (the 128-byte rows that
+        TMA's swizzle asks for); ``None``: one panel.
+    descriptor : MatrixDescriptor or None
+        Where the instruction reads the tile itself.
     """
 
     operand: str
@@ -155,10 +210,18 @@ class SharedTile:
     alignment: int = 16
     store_conflicts: int = 0
     load_conflicts: int = 0
+    contiguous: str = "k"
+    start: int = 0
+    panel_cols: int | None = None
+    descriptor: MatrixDescriptor | None = None
+
+    @property
+    def panels(self) -> int:
+        return -(-self.cols // self.panel_cols) if self.panel_cols else 1
 
     @property
     def stage_bytes(self) -> int:
-        return self.rows * self.row_stride * self.element_bytes
+        return self.panels * self.rows * self.row_stride * self.element_bytes
 
     @property
     def bytes(self) -> int:
@@ -167,9 +230,10 @@ class SharedTile:
 
     def offset(self, row: int, col: int) -> int:
         """Where the element lies in its stage, in elements."""
+        panel, col = divmod(col, self.panel_cols) if self.panel_cols else (0, col)
         vector, within = divmod(col, self.vector)
         vector ^= (row // self.swizzle_rows) & self.swizzle_mask
-        return row * self.row_stride + vector * self.vector + within
+        return (panel * self.rows + row) * self.row_stride + vector * self.vector + within
 
 
 @dataclass(frozen=True)
@@ -192,6 +256,15 @@ class Copy:
         The tile of one bulk copy; empty for per-thread copies.
     transposes : bool
         Whether the copy turns the tile.
+    map : FragmentLayout or None
+        Who moves what: (thread, element) -> (row, col) of the operand's tile, or, for an access
+        that a warp makes together (ldmatrix), (lane, element) of the row that the lane addresses.
+    multicast : int
+        Blocks of the cluster that each box is delivered to.
+    role : str
+        The role of the warps that issue it.
+    entries : tuple of str
+        Variants of the entries that copy in this way; empty: all of them.
     """
 
     operand: str
@@ -203,23 +276,79 @@ class Copy:
     contiguous: str
     box: tuple[int, ...] = ()
     transposes: bool = False
+    map: FragmentLayout | None = None
+    multicast: int = 1
+    role: str = "all"
+    entries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Role:
-    """What some warps of a block do (``"all"`` where every warp does the same)."""
+    """What some warps of a block do (``"all"`` where every warp does the same).
+
+    Attributes
+    ----------
+    name : str
+    warps : int
+    registers : int or None
+        Registers per lane, where the role sets its own number (setmaxnreg).
+    computes : bool
+        Whether the warps hold a part of the output tile.
+    """
 
     name: str
     warps: int
     registers: int | None = None
+    computes: bool = True
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """Barriers in shared memory, one per stage (Hopper's mbarrier).
+
+    Attributes
+    ----------
+    name : str
+        ``"full"``, ``"empty"``, ...
+    count : int
+        How many there are, 8 bytes each.
+    arrivals : int
+        Arrivals that complete a phase.
+    transaction_bytes : int
+        Bytes of bulk copies that a phase waits for besides.
+    start : int
+        Byte offset of the first one in the block's shared memory.
+    """
+
+    name: str
+    count: int
+    arrivals: int
+    transaction_bytes: int = 0
+    start: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return 8 * self.count
 
 
 @dataclass(frozen=True)
 class Pipeline:
     """How copies and arithmetic overlap.
 
-    ``stages`` tiles are in flight; ``waits`` says by what a stage is known to be full
-    (``"barrier"``, ``"cp_async_group"``, ``"mbarrier"``, ``"none"``).
+    Attributes
+    ----------
+    stages : int
+        Tiles in flight, those on their way through registers included.
+    waits : str
+        By what a stage is known to be full: ``"barrier"``, ``"cp_async_group"``, ``"mbarrier"``,
+        ``"none"``.
+    roles : tuple of Role
+        In order of the warps' numbers in the block.
+    cluster : (int, int)
+        Blocks of a cluster along M and N.
+    persistent : bool
+        Whether a block goes on to further tiles.
+    barriers : tuple of Barrier
     """
 
     stages: int
@@ -227,6 +356,44 @@ class Pipeline:
     roles: tuple[Role, ...] = (Role("all", 1),)
     cluster: tuple[int, int] = (1, 1)
     persistent: bool = False
+    barriers: tuple[Barrier, ...] = ()
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block, those that only copy included."""
+        return sum(role.warps for role in self.roles)
+
+    @property
+    def first_compute_warp(self) -> int:
+        """Number, in the block, of the first warp that holds a part of the output tile."""
+        first = 0
+        for role in self.roles:
+            if role.computes:
+                return first
+            first += role.warps
+        return 0
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """How the launch encodes a bulk copy's descriptor (``CUtensorMap``); all extents in elements.
+
+    Attributes
+    ----------
+    dims : tuple of Formula
+        Extents of the tensor, the contiguous axis first.
+    strides : tuple of Formula
+        From one index to the next, for every axis but the contiguous one.
+    box : tuple of int
+        Extents of one copy.
+    swizzle_bytes : int
+        0, 32, 64 or 128.
+    """
+
+    dims: tuple[Formula, ...]
+    strides: tuple[Formula, ...]
+    box: tuple[int, ...]
+    swizzle_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -244,12 +411,19 @@ class Argument:
         ``"workspace"`` or ``"descriptor"``.
     operand : str
         Whose argument it is (``"a"``, ``"d"``, ``"bias"``); empty for sizes and scalars.
+    value : Formula or None
+        For a size or a stride that the launch does not know by the argument's name; for a
+        workspace, and for a descriptor onto it, the byte offset of the region in the workspace.
+    tensor_map : TensorMap or None
+        What a descriptor describes: the operand's array, or the workspace where ``value`` is given.
     """
 
     name: str
     type: str
     kind: str
     operand: str = ""
+    value: Formula | None = None
+    tensor_map: TensorMap | None = None
 
     @property
     def is_pointer(self) -> bool:
@@ -290,7 +464,7 @@ class Entry:
     Attributes
     ----------
     name : str
-        Its symbol.
+        Unique in the plan.
     role : str
         ``"main"``, ``"reduce"`` or ``"pack"``.
     variant : str
@@ -299,7 +473,7 @@ class Entry:
     accesses : tuple of Access
         The condition under which it runs; the first main entry whose condition holds is taken.
     grid : Formula
-        Blocks, in ``M``, ``N``, ``K``, ``batch`` and ``split_k``.
+        Blocks, in x.
     block : int
         Threads per block.
     shared_bytes : int
@@ -307,6 +481,11 @@ class Entry:
         Bytes of workspace that it reads or writes.
     before, after : tuple of str
         Entries launched with it, in order: packs before, reductions after.
+    symbol_name : str
+        Its function in the text where that is not ``name``: two entries may launch one function
+        with different arguments (a pack of A and one of B).
+    cluster : int
+        Blocks of a cluster; the grid is a multiple of it.
     """
 
     name: str
@@ -320,6 +499,13 @@ class Entry:
     workspace: Formula = Formula("0")
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    symbol_name: str = ""
+    cluster: int = 1
+
+    @property
+    def symbol(self) -> str:
+        """The function in the text."""
+        return self.symbol_name or self.name
 
 
 @dataclass(frozen=True)
@@ -334,7 +520,20 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class RegisterUse:
-    """Registers of one lane in one file: what they are for, and how many there can be."""
+    """Registers of one lane in one file: what they are for, and how many there can be.
+
+    Attributes
+    ----------
+    file : str
+    accumulators, operands, staging, addressing : int
+        Sums kept, fragments live at once, data on its way to shared memory, and the rest.
+    limit : int
+        The most there can be, of the role where it sets its own number.
+    role : str
+        Whose registers: a role's name, ``"all"`` where every warp does the same.
+    entry : str
+        Of which entry; empty: the main ones.
+    """
 
     file: str
     accumulators: int
@@ -342,6 +541,8 @@ class RegisterUse:
     staging: int
     addressing: int
     limit: int
+    role: str = "all"
+    entry: str = ""
 
     @property
     def predicted(self) -> int:
@@ -359,8 +560,9 @@ class Budget:
     Attributes
     ----------
     registers : tuple of RegisterUse
-        Per register file.
+        Per register file, and per role where roles differ.
     shared_bytes, shared_limit : int
+        Of a main entry: tiles, barriers, and what aligning the first tile may take.
     private_bytes : int
         Memory of one thread beyond its registers, on purpose (packed panels of CPU forms).
     blocks_per_multiprocessor : int or None
@@ -394,18 +596,24 @@ class KernelPlan:
     backend, form, template : str
         Who builds it, in which way, from which text.
     warps : (int, int)
-        Warps of a block along M and N.
+        Warps of a block along M and N, of those that compute.
     thread : (int, int)
         One lane's micro-tile of one pass; (1, 1) where a lane has no tile of its own.
     passes : (int, int)
         Micro-tiles of one lane along M and N.
+    threads : int
+        Per block, all roles.
     split_k : int
     ownership : mapping
-        ``"a"`` onto (m, k), ``"b"`` onto (n, k), ``"c"`` onto (m, n) of the block tile.
+        ``"a"`` onto (m, k), ``"b"`` onto (n, k), ``"c"`` onto (m, n) of the block tile. No lane
+        owns an operand that the instruction reads from shared memory: it has no key.
     numbers : mapping
         What the form derived besides, by the name under which its template uses it.
     notes : tuple of str
         What was lowered or chosen, and why.
+    group : (int, int) or None
+        M and N of the tile of the warps that issue one instruction together (wgmma: four);
+        ``None``: each warp issues its own.
     """
 
     spec: TileSpec
@@ -432,6 +640,7 @@ class KernelPlan:
     budget: Budget
     numbers: Mapping[str, int | str | bool] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    group: tuple[int, int] | None = None
 
     def __hash__(self) -> int:
         return hash((self.name, self.spec.digest, self.arch.name))
@@ -454,6 +663,7 @@ class KernelPlan:
             "name": self.instruction.name,
             "mnemonic": self.instruction.mnemonic,
             "tile": [self.instruction.m, self.instruction.n, self.instruction.k],
+            "lanes": self.instruction.lanes,
         }
         return data
 
@@ -472,6 +682,8 @@ def _plain(value: Any) -> Any:
         return value.text
     if isinstance(value, Layout):
         return {"shape": list(value.shape), "stride": list(value.stride)}
+    if isinstance(value, Entry):
+        return {**_fields(value), "symbol": value.symbol}
     if isinstance(value, RegisterUse):
         return {**_fields(value), "predicted": value.predicted}
     if isinstance(value, SharedTile):
