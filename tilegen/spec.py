@@ -31,7 +31,8 @@ EpilogueOp = Literal["bias", "relu", "gelu", "gelu_tanh", "silu", "clamp", "scal
 PinValue = str | int | bool | tuple[int, ...]
 Extent = Annotated[int, Field(ge=1, le=65536, strict=True)]
 # A C identifier and a file name on every system: nothing else reaches the text or the folder.
-Name = Annotated[str, StringConstraints(pattern=r"\A[a-z][a-z0-9_]{0,39}\Z")]
+# Pydantic's engine (Rust) and JSON Schema's (ECMA) both read $ as the very end of the text.
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 PIN_TEXT = re.compile(r"[A-Za-z0-9_.]{1,64}")
 
 
@@ -44,9 +45,9 @@ class Types(_Record):
 
     a: TypeName = "f32"
     b: TypeName = "f32"
-    acc: TypeName = Field("f32", description="what products are summed in")
+    acc: TypeName = Field(default="f32", description="what products are summed in")
     c: TypeName = "f32"
-    d: TypeName = Field("f32", description="the output; left out, the type of C")
+    d: TypeName = Field(default="f32", description="the output; left out, the type of C")
 
     @model_validator(mode="before")
     @classmethod
@@ -62,7 +63,7 @@ class Layouts(_Record):
     a: Majorness = "row"
     b: Majorness = "row"
     c: Majorness = "row"
-    d: Majorness = Field("row", description="left out, the majorness of C")
+    d: Majorness = Field(default="row", description="left out, the majorness of C")
 
     @model_validator(mode="before")
     @classmethod
@@ -77,10 +78,10 @@ class EpilogueStep(_Record):
 
     op: EpilogueOp
     along: Literal["m", "n"] | None = Field(
-        None, description="bias and scale: the axis that the vector runs along"
+        default=None, description="bias and scale: the axis that the vector runs along"
     )
-    low: float | None = Field(None, description="clamp: the lower bound")
-    high: float | None = Field(None, description="clamp: the upper bound")
+    low: float | None = Field(default=None, description="clamp: the lower bound")
+    high: float | None = Field(default=None, description="clamp: the upper bound")
 
     @model_validator(mode="after")
     def _fits_its_op(self) -> Self:
@@ -139,19 +140,19 @@ class TileSpec(_Record):
     (2, 4)
     """
 
-    name: Name = Field("gemm", description="what the kernel's name starts with")
+    name: Name = Field(default="gemm", description="what the kernel's name starts with")
     block: tuple[Extent, Extent, Extent] = Field(
         description="M, N of D per thread block, and the K step it stages"
     )
     warp: tuple[Extent, Extent] = Field(description="M, N of the tile of one warp")
     thread: tuple[Extent, Extent] | None = Field(
-        None, description="upper bound: M, N of one lane's micro-tile (scalar FMA only)"
+        default=None, description="upper bound: M, N of one lane's micro-tile (scalar FMA only)"
     )
     stages: Annotated[int, Field(ge=1, le=16, strict=True)] = Field(
-        2, description="upper bound: tiles of K in flight"
+        default=2, description="upper bound: tiles of K in flight"
     )
     split_k: Annotated[int, Field(ge=1, le=1024, strict=True)] = Field(
-        1, description="upper bound: blocks that share one output tile along K"
+        default=1, description="upper bound: blocks that share one output tile along K"
     )
     types: Types = Types()
     layout: Layouts = Layouts()
