@@ -83,6 +83,8 @@ class Operand:
         Batch, rows, columns; a vector has one row.
     strides : (int, int, int)
         In elements, in the same order.
+    rank : int
+        Dimensions of the array as it was given.
     keep : object
         What must live until the launch is done.
     """
@@ -93,6 +95,7 @@ class Operand:
     dtype: np.dtype[Any]
     shape: tuple[int, int, int]
     strides: tuple[int, int, int]
+    rank: int
     keep: Any = None
 
 

@@ -30,7 +30,7 @@ class Instruction:
     doc : str
         The document that defines it.
     family : str
-        The document that defines it.
+        Whose error growth holds for it; see :mod:`tilegen.bounds`.
     source_a, source_b : str
         ``"register"``, or ``"shared"`` where the instruction reads the operand from shared memory
         itself: its fragment is then that of :func:`shared_fragment`.

@@ -36,6 +36,8 @@ class Layout:
             raise ValueError(f"shape {self.shape} and stride {self.stride} differ in length")
         if any(extent < 1 for extent in self.shape):
             raise ValueError(f"shape {self.shape} has an extent under 1")
+        if any(step < 0 for step in self.stride):
+            raise ValueError(f"stride {self.stride} has a negative step")
 
     @classmethod
     def concat(cls, *layouts: Layout) -> Layout:
@@ -263,5 +265,5 @@ def bank_conflicts(
             for byte in range(0, access_bytes, min(bank_bytes, access_bytes))
         }
         load = Counter(word % banks for word in words)
-        extra += max(load.values(), default=1) - 1
+        extra += max(load.values(), default=0) - -(-len(words) // banks)
     return extra

@@ -6,14 +6,15 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
-
-import jinja2
+from typing import TYPE_CHECKING, Any
 
 from tilegen import registry
 from tilegen.backend import Backend
 from tilegen.errors import EmitError
 from tilegen.plan import Entry, KernelPlan
+
+if TYPE_CHECKING:
+    import jinja2
 
 SHARED = ("tilegen_templates", "shared")
 
@@ -57,6 +58,8 @@ class KernelSource:
 
 @cache
 def _environment(package: str, folder: str) -> jinja2.Environment:
+    import jinja2
+
     def loader(place: tuple[str, str]) -> jinja2.BaseLoader:
         return jinja2.PackageLoader(place[0], place[1])
 
@@ -145,6 +148,8 @@ def emit(plan: KernelPlan) -> KernelSource:
     EmitError
         If the template names something that the plan does not hold.
     """
+    import jinja2
+
     backend: Backend = registry.get(plan.backend)
     package, folder = backend.templates
     context: Mapping[str, Any] = {

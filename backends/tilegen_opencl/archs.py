@@ -1,0 +1,95 @@
+"""OpenCL device classes as archs, and how a queried device refines them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilegen.hardware import Arch, Instruction, RegisterFile
+from tilegen.layout import FragmentLayout, Layout
+
+SPECIFICATION = "OpenCL C 3.0 Specification, 6.15.2 (fma) and 6.3 (vector types)"
+
+
+def vector_fma(width: int) -> Instruction:
+    """One work-item's multiply-add of a scalar with a vector: a tile of 1 x width x 1."""
+    one = Layout((1,), (0,))
+    row = Layout((width,), (1,))
+    return Instruction(
+        name=f"fma{width}" if width > 1 else "fma",
+        m=1,
+        n=width,
+        k=1,
+        type_a="f32",
+        type_b="f32",
+        type_acc="f32",
+        lanes=1,
+        a=FragmentLayout(1, 1, one, one),
+        b=FragmentLayout(width, 1, one, row),
+        c=FragmentLayout(1, width, one, row),
+        mnemonic=f"fma(float{width if width > 1 else ''})",
+        doc=SPECIFICATION,
+    )
+
+
+CPU = Arch(
+    name="cpu",
+    kind="cpu",
+    lanes=1,
+    max_threads=4096,
+    shared_bytes=32768,
+    register_files=(RegisterFile("vector", 512, 32),),
+    instructions=(vector_fma(16), vector_fma(8), vector_fma(4), vector_fma(2)),
+    features=frozenset({"fast_fma"}),
+    max_access_bytes=64,
+    sources={
+        "register_files": "Intel 64 and IA-32 Architectures SDM vol. 1, 15.2: 32 ZMM registers",
+        "max_threads": "a floor met by the CPU runtimes of Intel (8192) and PoCL (4096)",
+        "shared_bytes": "OpenCL 3.0 API, table 5: CL_DEVICE_LOCAL_MEM_SIZE is at least 32 KiB",
+    },
+)
+
+GPU = Arch(
+    name="gpu",
+    kind="gpu",
+    lanes=32,
+    max_threads=256,
+    shared_bytes=32768,
+    register_files=(RegisterFile("32-bit", 32, 255),),
+    instructions=(vector_fma(1),),
+    features=frozenset({"fast_fma"}),
+    max_access_bytes=16,
+    sources={
+        "lanes": "logical: 32 work-items that are neighbours; no sub-group is assumed",
+        "max_threads": "AMD's and Intel's drivers allow 256 without a hint; others more",
+        "register_files": "CUDA C++ Programming Guide, compute capabilities: 255 a thread; "
+        "AMD RDNA and CDNA ISA guides: 256 VGPRs",
+        "shared_bytes": "OpenCL 3.0 API, table 5: CL_DEVICE_LOCAL_MEM_SIZE is at least 32 KiB",
+    },
+)
+
+
+def refined(
+    arch: Arch,
+    *,
+    max_threads: int,
+    shared_bytes: int,
+    vector_width: int,
+    features: frozenset[str],
+) -> Arch:
+    """The arch with what one device says of itself.
+
+    Parameters
+    ----------
+    vector_width : int
+        ``CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT``; 16 means 32 vector registers of 512 bits, less
+        means 16 of ``32 * vector_width`` bits (Intel SDM vol. 1, 14.1: 16 YMM registers).
+    """
+    arch = replace(
+        arch, max_threads=max_threads, shared_bytes=shared_bytes, features=features
+    )
+    if arch.kind != "cpu":
+        return arch
+    width = max(4, min(16, vector_width))
+    file = RegisterFile("vector", 32 * width, 32 if width == 16 else 16)
+    usable = tuple(i for i in arch.instructions if i.n <= width)
+    return replace(arch, register_files=(file,), instructions=usable)

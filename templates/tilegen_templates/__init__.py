@@ -1,0 +1,1 @@
+"""The templates of tilegen's kernels; data, no code."""

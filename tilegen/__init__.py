@@ -1,0 +1,55 @@
+"""tilegen: one neutral tile description, lowered to readable, checked matrix-product kernels."""
+
+from __future__ import annotations
+
+from tilegen.build import KernelBinary, build, compile, load, save
+from tilegen.errors import (
+    BackendError,
+    CompileError,
+    EmitError,
+    LaunchError,
+    PlanError,
+    SpecError,
+    TilegenError,
+    VerifyError,
+)
+
+from tilegen.hardware import Arch, Instruction
+from tilegen.kernel import Kernel
+from tilegen.layout import FragmentLayout, Layout
+from tilegen.lower import lower
+from tilegen.plan import Entry, KernelPlan
+from tilegen.render import KernelSource, emit
+from tilegen.spec import TileSpec, json_schema
+from tilegen.verify import Report, verify
+
+__all__ = [
+    "Arch",
+    "BackendError",
+    "CompileError",
+    "EmitError",
+    "Entry",
+    "FragmentLayout",
+    "Instruction",
+    "Kernel",
+    "KernelBinary",
+    "KernelPlan",
+    "KernelSource",
+    "LaunchError",
+    "Layout",
+    "PlanError",
+    "Report",
+    "SpecError",
+    "TileSpec",
+    "TilegenError",
+    "VerifyError",
+    "build",
+    "compile",
+    "emit",
+    "json_schema",
+    "load",
+    "lower",
+    "save",
+    "verify",
+]
+
