@@ -1,0 +1,83 @@
+"""OpenCL kernels on a GPU: every majorness, odd sizes, and arrays that stay on the device."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import tilegen as tg
+from tilegen import registry
+from tilegen.testing import Problem, View, check_problem, make_arrays
+
+GPUS = [d for d in registry.get("opencl").devices() if d.arch.name == "gpu"]
+pytestmark = [
+    pytest.mark.device,
+    pytest.mark.skipif(not GPUS, reason="no OpenCL GPU was found (tilegen targets)"),
+]
+TILES = [
+    {"block": (128, 128, 16), "warp": (64, 32), "stages": 2},
+    {"block": (64, 64, 8), "warp": (32, 32), "stages": 1, "thread": (4, 4)},
+    {"block": (32, 96, 20), "warp": (16, 48), "stages": 2},
+]
+
+
+@pytest.mark.parametrize("tile", TILES, ids=lambda t: "x".join(map(str, t["block"])))
+@pytest.mark.parametrize("major", list(product("rc", repeat=4)), ids="".join)
+def test_every_majorness(tile: dict[str, object], major: tuple[str, ...]) -> None:
+    names = {"r": "row", "c": "col"}
+    layout = {x: names[m] for x, m in zip("abcd", major, strict=True)}
+    kernel = tg.build(tg.TileSpec(**tile, layout=layout), "opencl", device=GPUS[0])
+    report = tg.verify(kernel, examples=25, seed=7)
+    assert set(report.entries) == {"gemm_wide", "gemm_narrow"}
+
+
+def test_batch_and_every_epilogue_step() -> None:
+    steps = ["scale", "bias", "residual", "gelu", "gelu_tanh", "silu", "relu"]
+    epilogue = [{"op": op} for op in steps] + [{"op": "clamp", "low": -4, "high": 4}]
+    spec = tg.TileSpec(**TILES[1], batch="strided", epilogue=epilogue)
+    tg.verify(tg.build(spec, "opencl", device=GPUS[0]), examples=50, seed=3)
+
+
+def test_arrays_on_the_device() -> None:
+    import pyopencl.array as cla
+
+    kernel = tg.build(tg.TileSpec(**TILES[0]), "opencl", device=GPUS[0])
+    queue = GPUS[0].queue
+    problem = Problem(257, 130, 77, alpha=2.0, beta=-1.0)
+    host = make_arrays(problem, kernel.plan.spec)
+    a, b, c = (cla.to_device(queue, np.ascontiguousarray(x)) for x in (host.a, host.b, host.c))
+    d = kernel(a, b, c, alpha=2.0, beta=-1.0)
+    assert isinstance(d, cla.Array)
+    assert np.array_equal(d.get(), 2 * (host.a @ host.b) - host.c)
+    # A view keeps its buffer and its offset; the narrow entry runs on it.
+    part = kernel(a[1:, 1:], b[1:, 3:])
+    assert np.array_equal(part.get(), host.a[1:, 1:] @ host.b[1:, 3:])
+
+
+def test_large_offsets_do_not_wrap() -> None:
+    kernel = tg.build(tg.TileSpec(**TILES[0]), "opencl", device=GPUS[0])
+    import pyopencl as cl
+    import pyopencl.array as cla
+
+    device = GPUS[0]
+    rows, k, ld = 5, 64, 2**30 + 8
+    size = ((rows - 1) * ld + k) * 4
+    if size > device.handle.max_mem_alloc_size:
+        pytest.skip(f"{size} bytes are over the device's largest allocation")
+    store = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, size)
+    a = cla.Array(device.queue, (rows, k), np.float32, data=store, strides=(ld * 4, 4))
+    for row in range(rows):
+        line = np.full(k, row + 1, np.float32)
+        cl.enqueue_copy(device.queue, store, line, dst_offset=row * ld * 4)
+    b = cla.to_device(device.queue, np.ones((k, 3), np.float32))
+    want = np.arange(1, rows + 1, dtype=np.float32)[:, None] * k * np.ones((1, 3), np.float32)
+    assert np.array_equal(kernel(a, b).get(), want)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2, 3])
+def test_unaligned_views(offset: int) -> None:
+    kernel = tg.build(tg.TileSpec(**TILES[0]), "opencl", device=GPUS[0])
+    views = {x: View(pad=offset, offset=offset) for x in "abcd"}
+    check_problem(kernel, Problem(131, 133, 67, beta=1.0, views=views))
