@@ -28,6 +28,8 @@ class Candidate:
         ``None``: the form has none for these types.
     threads : int
         Threads per block.
+    warp_lanes : int
+        Lanes of a warp in this form; 0: the arch's.
     lanes : (int, int) or None
         How a warp's lanes lie on its tile; ``None``: no arrangement divides it.
     thread, passes : (int, int)
@@ -48,6 +50,7 @@ class Candidate:
     form: Form
     instruction: Instruction | None = None
     threads: int = 0
+    warp_lanes: int = 0
     lanes: tuple[int, int] | None = None
     thread: tuple[int, int] = (1, 1)
     passes: tuple[int, int] = (1, 1)
@@ -175,7 +178,7 @@ def lanes_tile_the_warp(c: Candidate) -> Iterator[Violation]:
     """The lanes of a warp divide its tile evenly."""
     if c.instruction is not None and c.lanes is None:
         yield Violation("lanes", "warp", c.spec.warp,
-                        f"the {c.arch.lanes} lanes of a warp must divide the tile evenly along "
+                        f"the {c.warp_lanes or c.arch.lanes} lanes of a warp must divide the tile evenly along "
                         "M and N, which no arrangement of them does")
 
 
@@ -263,6 +266,13 @@ def _alternatives(
         pairs = [(m, n) for m in divisors[0] for n in divisors[1] if (m, n) != spec.warp]
         for pair in sorted(pairs, key=lambda p: (distance(p, spec.warp), p)):
             yield pair, spec.replace(warp=pair)
+        # Where no divisor of the block will do, the block has to grow with the warp tile.
+        grown = [(1 << i, 1 << j) for i in range(9) for j in range(9)]
+        for pair in sorted(grown, key=lambda p: (distance(p, spec.warp), p)):
+            block = tuple(-(-b // w) * w for b, w in zip(spec.block, pair, strict=False))
+            if block != spec.block[:2]:
+                shown = f"{_show(pair)} with block = {_show((*block, spec.block[2]))}"
+                yield shown, spec.replace(warp=pair, block=(*block, spec.block[2]))
     elif name.startswith("types"):
         offered = form.types(arch)
         now = spec.types.model_dump()

@@ -70,7 +70,9 @@ class WorkGroup:
         access = arch.max_access_bytes if arch.kind == "gpu" else 16
         widest = max(1, min(16, access) // DTYPES[spec.types.a].bytes)
         lanes = lane_grid(LOGICAL_LANES, spec.warp, widest)
-        base = Candidate(spec, "opencl", arch, self, instruction, threads, lanes)
+        base = Candidate(
+            spec, "opencl", arch, self, instruction, threads, LOGICAL_LANES, lanes
+        )
         if lanes is None or any(b % w for b, w in zip(spec.block, spec.warp, strict=False)):
             return base
         tile = spec.warp[0] // lanes[0], spec.warp[1] // lanes[1]
