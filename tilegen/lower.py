@@ -75,15 +75,15 @@ def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> Kerne
     """
     plugin = registry.get(backend)
     target, note = find_arch(plugin, arch)
-    refused: list[list[Violation]] = []
+    refused: list[tuple[Form, list[Violation]]] = []
     for form in find_forms(plugin, spec, target):
         candidate = form.derive(spec, target)
         broken = violations(candidate)
         if not broken:
             plan = form.plan(candidate)
-            return replace(plan, notes=(note, *plan.notes)) if note else plan
-        refused.append(
-            [replace(v, nearest=nearest_legal(candidate, v)) for v in broken]
-        )
-    fewest = min(refused, key=len)
+            passed = [f"form {f.name} was passed over: {b[0]}" for f, b in refused]
+            return replace(plan, notes=(*([note] if note else []), *passed, *plan.notes))
+        worded = [replace(v, nearest=nearest_legal(candidate, v)) for v in broken]
+        refused.append((form, worded))
+    fewest = min((broken for _, broken in refused), key=len)
     raise PlanError("; ".join(map(str, fewest)), fewest)

@@ -1,0 +1,61 @@
+"""The emitted text of a handful of specs, word for word, and what every text must hold to."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import tilegen as tg
+
+STEPS = [
+    {"op": "bias"},
+    {"op": "gelu"},
+    {"op": "residual"},
+    {"op": "clamp", "low": -1, "high": 1},
+]
+CASES = {
+    "vector_fragment_nnnn.cl": ("cpu", {"block": (64, 64, 64), "warp": (64, 64)}),
+    "vector_fragment_ttcc_batched.cl": (
+        "cpu",
+        {
+            "block": (32, 48, 16),
+            "warp": (16, 24),
+            "batch": "strided",
+            "layout": {"a": "col", "b": "col", "c": "row", "d": "col"},
+            "epilogue": STEPS,
+        },
+    ),
+    "work_group_nnnn.cl": ("gpu", {"block": (128, 128, 16), "warp": (64, 32), "stages": 2}),
+    "work_group_tncc_one_stage.cl": (
+        "gpu",
+        {
+            "block": (32, 32, 8),
+            "warp": (16, 16),
+            "stages": 1,
+            "layout": {"a": "col", "b": "row", "c": "col", "d": "col"},
+            "epilogue": [*STEPS[:1], {"op": "silu"}],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_text(name: str, golden) -> None:
+    arch, data = CASES[name]
+    golden(name, tg.emit(tg.lower(tg.TileSpec(**data), "opencl", arch)).text)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_text_is_standalone_and_stable(name: str) -> None:
+    arch, data = CASES[name]
+    source = tg.emit(tg.lower(tg.TileSpec(**data), "opencl", arch))
+    assert source.text == tg.emit(tg.lower(tg.TileSpec(**data), "opencl", arch)).text
+    assert "#if" not in source.text
+    assert "#include" not in source.text
+    assert not re.search(r"\d{4}-\d\d-\d\d|/home/|/tmp/", source.text)
+    assert tg.__name__ in source.text.splitlines()[0]
+    assert source.plan.spec.digest in source.text
+    assert source.text.count("__kernel") == len(source.entries)
+    for entry in source.entries:
+        assert f"void {entry.name}(" in source.text

@@ -1,0 +1,131 @@
+"""Every rule refuses with the field, the need and a nearest legal value that is legal."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+import pytest
+
+import tilegen as tg
+from tilegen import registry
+
+PINNED = {"pins": {"opencl": {"form": "vector_fragment"}}}
+BASE = {"block": (128, 128, 16), "warp": (64, 32)}
+REFUSALS = [
+    ("gpu", {"block": (100, 128, 16)}, "warps", "block[0] = 100: BLOCK_M must be a multiple of warp[0] = 64", "128"),
+    ("gpu", {"block": (24, 2, 8), "warp": (24, 2)}, "lanes", "the 32 lanes of a warp must divide", "[32, 2]"),
+    ("gpu", {"block": (128, 128, 16), "warp": (128, 128)}, "registers", "the kernel would spill", "[64, 64]"),
+    ("gpu", {"block": (128, 128, 256), "warp": (32, 32)}, "shared", "bytes of shared memory and gpu allows 32768", "32"),
+    ("gpu", {"block": (256, 128, 8), "warp": (32, 32)}, "threads", "the block has 1024 threads and gpu allows 256", "["),
+    ("gpu", {"types": {"a": "bf16", "b": "bf16", "c": "bf16"}}, "types", "offers f32", "f32"),
+    ("cpu", {**PINNED, "block": (64, 63, 8), "warp": (64, 63)}, "instruction", "WARP_N must be a multiple of MMA_N = 2", "62"),
+    ("cpu", {**PINNED, "layout": {"d": "col"}, "block": (63, 64, 8), "warp": (63, 64)}, "instruction", "WARP_M must be a multiple of MMA_M = 2", "62"),
+    ("cpu", {**PINNED, "block": (512, 512, 64), "warp": (512, 512)}, "private", "bytes of private memory", "["),
+    ("gpu", {"pins": {"opencl": {"swizle": "xor"}}}, "pins", "form work_group knows the pins", "swizzle"),
+    ("gpu", {"pins": {"opencl": {"swizzle": "zigzag"}}}, "pins", "must be one of none, pad, xor", ""),
+    ("cpu", {"pins": {"opencl": {"fragment": (5, 1)}}}, "fragment", "rows must divide the 64 rows", ""),
+    ("cpu", {"pins": {"opencl": {"fragment": "big"}}}, "fragment", "must be [rows, vectors]", ""),
+]
+
+
+@pytest.mark.parametrize(("arch", "change", "rule", "need", "nearest"), REFUSALS)
+def test_refusal(arch: str, change: dict[str, object], rule: str, need: str, nearest: str) -> None:
+    with pytest.raises(tg.PlanError) as caught:
+        tg.lower(tg.TileSpec(**{**BASE, **change}), "opencl", arch)
+    found = {v.rule: v for v in caught.value.violations}
+    assert rule in found
+    assert need in str(found[rule])
+    assert nearest in found[rule].nearest
+
+
+@pytest.mark.parametrize(("arch", "change", "rule"), [r[:3] for r in REFUSALS if r[4]][:8])
+def test_the_nearest_value_silences_the_rule(arch: str, change: dict[str, object], rule: str) -> None:
+    data = {**BASE, **change}
+    with pytest.raises(tg.PlanError) as caught:
+        tg.lower(tg.TileSpec(**data), "opencl", arch)
+    violation = next(v for v in caught.value.violations if v.rule == rule)
+    value, _, block = violation.nearest.partition(" with block = ")
+    if block:
+        data["block"] = tuple(ast.literal_eval(block))
+    name, _, index = violation.field.rstrip("]").partition("[")
+    if name.startswith("types"):
+        data["types"] = dict.fromkeys("abc", value)
+    elif index:
+        now = list(data[name])
+        now[int(index)] = int(value)
+        data[name] = tuple(now)
+    else:
+        data[name] = tuple(ast.literal_eval(value))
+    try:
+        tg.lower(tg.TileSpec(**data), "opencl", arch)
+    except tg.PlanError as error:
+        assert rule not in {v.rule for v in error.violations}
+
+
+def test_wishes_are_lowered_with_a_note() -> None:
+    spec = tg.TileSpec(**BASE, stages=5, split_k=4, thread=(16, 16))
+    plan = tg.lower(spec, "opencl", "gpu")
+    assert (plan.pipeline.stages, plan.split_k, plan.thread) == (2, 1, (8, 8))
+    assert [note.split(":")[0] for note in plan.notes[:3]] == [
+        "thread [16, 16] -> [8, 8]",
+        "split_k 4 -> 1",
+        "stages 5 -> 2",
+    ]
+
+
+def test_a_form_that_is_passed_over_is_named() -> None:
+    plan = tg.lower(tg.TileSpec(block=(64, 63, 8), warp=(64, 63)), "opencl", "cpu")
+    assert plan.form == "work_group"
+    assert "form vector_fragment was passed over: warp[1] = 63" in plan.notes[0]
+
+
+def test_a_smaller_local_memory_lowers_the_stages() -> None:
+    arch = registry.get("opencl").archs["gpu"]
+    spec = tg.TileSpec(**BASE, stages=2)
+    assert tg.lower(spec, "opencl", arch).pipeline.stages == 2
+    small = replace(arch, shared_bytes=16384)
+    plan = tg.lower(spec, "opencl", small)
+    assert plan.pipeline.stages == 1
+    assert any("stages 2 -> 1" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda s: tg.lower(s, "opncl"), "there is no backend 'opncl'; did you mean 'opencl'?"),
+        (lambda s: tg.lower(s, "opencl", "gpus"), "opencl has no arch 'gpus'; did you mean 'gpu'?"),
+        (lambda s: tg.lower(s.replace(pins={"opencl": {"form": "magic"}}), "opencl", "gpu"),
+         "pins.opencl.form = magic: opencl gpu has the forms work_group"),
+    ],
+)
+def test_unknown_names(call, sentence: str) -> None:
+    with pytest.raises(tg.TilegenError, match=sentence.replace("?", r"\?")):
+        call(tg.TileSpec(**BASE))
+
+
+@pytest.mark.parametrize("arch", ["cpu", "gpu"])
+@pytest.mark.parametrize("d", ["row", "col"])
+@pytest.mark.parametrize("warp", [(64, 32), (16, 64), (32, 32)])
+def test_every_element_has_its_owners(arch: str, d: str, warp: tuple[int, int]) -> None:
+    spec = tg.TileSpec(block=(64, 64, 8), warp=warp, layout={"d": d})
+    plan = tg.lower(spec, "opencl", arch)
+    for ownership in plan.ownership.values():
+        assert ownership.is_complete()
+    for tile in plan.shared:
+        places = {tile.offset(k, x) for k in range(tile.rows) for x in range(tile.cols)}
+        assert len(places) == tile.rows * tile.cols
+        assert max(places) < tile.rows * tile.row_stride
+
+
+def test_the_swizzle_removes_conflicts() -> None:
+    spec = tg.TileSpec(**BASE)
+
+    def conflicts(swizzle: str) -> list[int]:
+        plan = tg.lower(spec.replace(pins={"opencl": {"swizzle": swizzle}}), "opencl", "gpu")
+        return [tile.store_conflicts + tile.load_conflicts for tile in plan.shared]
+
+    assert conflicts("none")[0] > 0
+    assert conflicts("xor")[0] < conflicts("none")[0]
+    chosen = tg.lower(spec, "opencl", "gpu").shared[0]
+    assert chosen.store_conflicts + chosen.load_conflicts <= min(conflicts("xor")[0], conflicts("pad")[0])
