@@ -13,7 +13,6 @@ from tilegen.errors import (
     TilegenError,
     VerifyError,
 )
-
 from tilegen.hardware import Arch, Instruction
 from tilegen.kernel import Kernel
 from tilegen.layout import FragmentLayout, Layout
@@ -52,4 +51,3 @@ __all__ = [
     "save",
     "verify",
 ]
-

@@ -51,11 +51,13 @@ class DType:
         """The NumPy dtype that stores an element."""
         import numpy as np
 
+        name: Any = self.numpy_name
         if self.numpy_name.startswith("ml_dtypes."):
             import ml_dtypes
 
-            return np.dtype(getattr(ml_dtypes, self.numpy_name.removeprefix("ml_dtypes.")))
-        return np.dtype(self.numpy_name)
+            name = getattr(ml_dtypes, self.numpy_name.removeprefix("ml_dtypes."))
+        kind: np.dtype[Any] = np.dtype(name)
+        return kind
 
 
 # IEEE 754-2019 table 3.5 for f64, f32 and f16; bf16 and tf32 by their significands (8 and 11 bits

@@ -12,7 +12,6 @@ from tilegen.dtypes import DTYPES
 from tilegen.errors import LaunchError
 from tilegen.plan import Access, Argument, Entry, KernelPlan
 from tilegen.tiling import (
-    CONTIGUOUS,
     compute_type,
     epilogue_operands,
     operand_type,
@@ -189,14 +188,13 @@ class Kernel:
         wanted = self._types[name]
         if operand.dtype != wanted:
             raise LaunchError(
-                f"{name}: its type is {operand.dtype}, "
-                f"and the spec asks for {wanted}"
+                f"{name}: its type is {operand.dtype}, and the spec asks for {wanted}"
             )
         if operand.rank not in ((1, 2) if name in ("bias", "scale") else (2, 3)):
             raise LaunchError(f"{name}: it has {operand.rank} dimensions")
         if operand.rank == 3 and self.plan.spec.batch == "none":
             raise LaunchError(
-                f"{name}: it has 3 dimensions, and the spec has batch = \"none\"; "
+                f'{name}: it has 3 dimensions, and the spec has batch = "none"; '
                 'batch = "strided" takes (batch, rows, columns)'
             )
         return operand
@@ -216,7 +214,7 @@ class Kernel:
     def _check_shapes(self, operands: dict[str, Operand], sizes: dict[str, int]) -> None:
         spec = self.plan.spec
         rows_cols = (sizes["M"], sizes["N"])
-        along = {s.op: s.along for s in spec.epilogue}
+        along: dict[str, str | None] = {s.op: s.along for s in spec.epilogue}
         for name, operand in operands.items():
             if name in ("c", "d", "residual") and operand.shape[1:] != rows_cols:
                 raise LaunchError(
@@ -244,7 +242,9 @@ class Kernel:
         # The stride of an axis with at most one element is never used, so it never counts.
         batch = strides[0] if shape[0] > 1 else 0
         if min((s for s, extent in zip(strides, shape, strict=True) if extent > 1), default=0) < 0:
-            raise LaunchError(f"{name}: negative strides {strides[1:]} are not taken; copy it first")
+            raise LaunchError(
+                f"{name}: negative strides {strides[1:]} are not taken; copy it first"
+            )
         if name in ("bias", "scale"):
             if shape[2] > 1 and strides[2] != 1:
                 raise LaunchError(f"{name}: its stride is {strides[2]} elements; it must be 1")
@@ -295,7 +295,8 @@ class Kernel:
             if same or not np.may_share_memory(array, result):
                 continue
             try:
-                shared = np.shares_memory(array, result, max_work=10_000)
+                work: Any = 10_000  # NumPy's stubs know the two named limits only
+                shared = np.shares_memory(array, result, max_work=work)
             except np.exceptions.TooHardError:
                 shared = True
             if shared:
@@ -305,23 +306,26 @@ class Kernel:
         kind = DTYPES[compute_type(self.plan.spec)]
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise LaunchError(f"{name} = {value!r} is not a real number")
-        if not kind.is_float and value != int(value):
+        number = float(value)
+        if not kind.is_float and not number.is_integer():
             raise LaunchError(f"{name} = {value} is not whole, and it is taken in {kind.name}")
-        if not kind.is_float and abs(value) > kind.largest:
+        if not kind.is_float and abs(number) > kind.largest:
             raise LaunchError(f"{name} = {value} does not fit in {kind.name}")
         import numpy as np
 
         with np.errstate(over="ignore"):
-            return kind.numpy.type(value)
+            return kind.numpy.type(number if kind.is_float else int(number))
 
     def _choose(self, call: _Call) -> tuple[Entry, list[tuple[str, str]]]:
-        refusals = []
+        refusals: list[tuple[str, str]] = []
         for entry in self.plan.main_entries:
             reasons = [r for access in entry.accesses if (r := self._refusal(access, call))]
             if not reasons:
                 return entry, refusals
             refusals.append((entry.name, "; ".join(reasons)))
-        raise LaunchError("no entry takes these arrays: " + "; ".join(f"{n}: {w}" for n, w in refusals))
+        raise LaunchError(
+            "no entry takes these arrays: " + "; ".join(f"{n}: {w}" for n, w in refusals)
+        )
 
     def _refusal(self, access: Access, call: _Call) -> str:
         operand, strides = call.operands.get(access.operand), call.strides.get(access.operand)
@@ -365,4 +369,3 @@ class Kernel:
         if argument.name.endswith("_step"):
             return strides.step
         return strides.batch if argument.name.endswith("_batch_stride") else strides.ld
-

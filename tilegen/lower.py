@@ -27,7 +27,10 @@ def find_arch(backend: Backend, arch: str | Arch | None) -> tuple[Arch, str]:
         if devices:
             return devices[0].arch, f"arch {devices[0].arch.name}: that of {devices[0].name}"
         default = next(iter(backend.archs.values()))
-        return default, f"arch {default.name}: the default, since no {backend.name} device was found"
+        return (
+            default,
+            f"arch {default.name}: the default, since no {backend.name} device was found",
+        )
     if arch not in backend.archs:
         near = get_close_matches(arch, backend.archs, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""

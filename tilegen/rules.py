@@ -122,8 +122,9 @@ def types_offered(c: Candidate) -> Iterator[Violation]:
     matching = [o for o in offered if key == (o.a, o.b, o.acc)]
     if not matching:
         combos = ", ".join(f"{o.a} x {o.b} -> {o.acc}" for o in offered)
-        yield Violation("types", "types", " x ".join(key[:2]) + f" -> {key[2]}",
-                        f"{where} offers {combos}")
+        yield Violation(
+            "types", "types", " x ".join(key[:2]) + f" -> {key[2]}", f"{where} offers {combos}"
+        )
         return
     outputs = ", ".join(f"c {x} with d {y}" for o in matching for x, y in o.outputs)
     yield Violation("types", "types.d", wanted.d, f"{where} writes {outputs}")
@@ -132,8 +133,12 @@ def types_offered(c: Candidate) -> Iterator[Violation]:
 def features_present(c: Candidate) -> Iterator[Violation]:
     """The arch has what the form and the types ask for."""
     for feature in sorted(c.needs - c.arch.features):
-        yield Violation("features", "types", f"{c.spec.types.a} x {c.spec.types.b}",
-                        f"needs {feature}, which {c.arch.name} lacks")
+        yield Violation(
+            "features",
+            "types",
+            f"{c.spec.types.a} x {c.spec.types.b}",
+            f"needs {feature}, which {c.arch.name} lacks",
+        )
 
 
 def pins_known(c: Candidate) -> Iterator[Violation]:
@@ -143,8 +148,13 @@ def pins_known(c: Candidate) -> Iterator[Violation]:
         where = f"pins.{c.backend}.{key}"
         if key not in known:
             near = get_close_matches(key, known, n=1)
-            yield Violation("pins", where, value, f"form {c.form.name} knows the pins "
-                            f"{', '.join(known) or 'none'}", near[0] if near else "")
+            yield Violation(
+                "pins",
+                where,
+                value,
+                f"form {c.form.name} knows the pins {', '.join(known) or 'none'}",
+                near[0] if near else "",
+            )
         elif known[key] and value not in known[key]:
             choices = ", ".join(map(_show, known[key]))
             yield Violation("pins", where, value, f"must be one of {choices}")
@@ -155,8 +165,12 @@ def warps_tile_the_block(c: Candidate) -> Iterator[Violation]:
     for i in range(2):
         block, warp = c.spec.block[i], c.spec.warp[i]
         if block % warp:
-            yield Violation("warps", f"block[{i}]", block,
-                            f"BLOCK_{AXES[i]} must be a multiple of warp[{i}] = {warp}")
+            yield Violation(
+                "warps",
+                f"block[{i}]",
+                block,
+                f"BLOCK_{AXES[i]} must be a multiple of warp[{i}] = {warp}",
+            )
 
 
 def instructions_tile_the_warp(c: Candidate) -> Iterator[Violation]:
@@ -166,36 +180,56 @@ def instructions_tile_the_warp(c: Candidate) -> Iterator[Violation]:
     tile = (c.instruction.m, c.instruction.n, c.instruction.k)
     for i in range(2):
         if c.spec.warp[i] % tile[i]:
-            yield Violation("instruction", f"warp[{i}]", c.spec.warp[i],
-                            f"WARP_{AXES[i]} must be a multiple of MMA_{AXES[i]} = {tile[i]} "
-                            f"of {c.instruction.name}")
+            yield Violation(
+                "instruction",
+                f"warp[{i}]",
+                c.spec.warp[i],
+                f"WARP_{AXES[i]} must be a multiple of MMA_{AXES[i]} = {tile[i]} "
+                f"of {c.instruction.name}",
+            )
     if c.spec.block[2] % tile[2]:
-        yield Violation("instruction", "block[2]", c.spec.block[2],
-                        f"BLOCK_K must be a multiple of MMA_K = {tile[2]} of {c.instruction.name}")
+        yield Violation(
+            "instruction",
+            "block[2]",
+            c.spec.block[2],
+            f"BLOCK_K must be a multiple of MMA_K = {tile[2]} of {c.instruction.name}",
+        )
 
 
 def lanes_tile_the_warp(c: Candidate) -> Iterator[Violation]:
     """The lanes of a warp divide its tile evenly."""
     if c.instruction is not None and c.lanes is None:
-        yield Violation("lanes", "warp", c.spec.warp,
-                        f"the {c.warp_lanes or c.arch.lanes} lanes of a warp must divide the tile evenly along "
-                        "M and N, which no arrangement of them does")
+        yield Violation(
+            "lanes",
+            "warp",
+            c.spec.warp,
+            f"the {c.warp_lanes or c.arch.lanes} lanes of a warp must divide the tile evenly along "
+            "M and N, which no arrangement of them does",
+        )
 
 
 def threads_fit(c: Candidate) -> Iterator[Violation]:
     """A block has no more threads than the arch allows."""
     if c.threads > c.arch.max_threads:
-        yield Violation("threads", "warp", c.spec.warp,
-                        f"the block has {c.threads} threads and {c.arch.name} allows "
-                        f"{c.arch.max_threads}; fewer, larger warp tiles make fewer threads")
+        yield Violation(
+            "threads",
+            "warp",
+            c.spec.warp,
+            f"the block has {c.threads} threads and {c.arch.name} allows "
+            f"{c.arch.max_threads}; fewer, larger warp tiles make fewer threads",
+        )
 
 
 def shared_memory_fits(c: Candidate) -> Iterator[Violation]:
     """All stages fit in the shared memory of a block."""
     if c.shared_bytes > c.arch.shared_bytes:
-        yield Violation("shared", "block[2]", c.spec.block[2],
-                        f"{c.stages} stage(s) of A and B take {c.shared_bytes} bytes of shared "
-                        f"memory and {c.arch.name} allows {c.arch.shared_bytes}")
+        yield Violation(
+            "shared",
+            "block[2]",
+            c.spec.block[2],
+            f"{c.stages} stage(s) of A and B take {c.shared_bytes} bytes of shared "
+            f"memory and {c.arch.name} allows {c.arch.shared_bytes}",
+        )
 
 
 def registers_fit(c: Candidate) -> Iterator[Violation]:
@@ -204,10 +238,14 @@ def registers_fit(c: Candidate) -> Iterator[Violation]:
         return
     for use in c.registers:
         if use.spills:
-            yield Violation("registers", "warp", c.spec.warp,
-                            f"{use.predicted} {use.file} registers a lane are predicted "
-                            f"({use.accumulators} of them accumulators) and {c.arch.name} has "
-                            f"{use.limit}: the kernel would spill")
+            yield Violation(
+                "registers",
+                "warp",
+                c.spec.warp,
+                f"{use.predicted} {use.file} registers a lane are predicted "
+                f"({use.accumulators} of them accumulators) and {c.arch.name} has "
+                f"{use.limit}: the kernel would spill",
+            )
 
 
 RULES: tuple[Rule, ...] = (
@@ -283,6 +321,7 @@ def _alternatives(
         ]
         for option in sorted(options, key=lambda o: sum(o[key] != now[key] for key in o)):
             key = name.removeprefix("types.")
-            yield option.get(key, ", ".join(f"{k} {v}" for k, v in option.items())), spec.replace(
-                types=option
+            yield (
+                option.get(key, ", ".join(f"{k} {v}" for k, v in option.items())),
+                spec.replace(types=option),
             )

@@ -148,8 +148,11 @@ def specs(backend: str, arch: str | Arch | None = None) -> st.SearchStrategy[Til
         if lanes > 1 and warp[0] * warp[1] < lanes:
             warp = (max(warp[0], 8), max(warp[1], 8))
         counts = draw(st.sampled_from([(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1)]))
-        block = (warp[0] * counts[0], warp[1] * counts[1], draw(
-            st.sampled_from([1, 2, 3, 4, 7, 8, 16, 20, 32, 64])))
+        block = (
+            warp[0] * counts[0],
+            warp[1] * counts[1],
+            draw(st.sampled_from([1, 2, 3, 4, 7, 8, 16, 20, 32, 64])),
+        )
         if draw(st.integers(0, 15)) == 0:
             block = (block[0] + 1, block[1], block[2])
         majorness = st.sampled_from(["row", "col"])
@@ -163,7 +166,10 @@ def specs(backend: str, arch: str | Arch | None = None) -> st.SearchStrategy[Til
             "epilogue": draw(epilogues()),
         }
         if draw(st.booleans()):
-            data["thread"] = draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from([1, 2, 4, 8]))
+            data["thread"] = (
+                draw(st.sampled_from([1, 2, 4, 8])),
+                draw(st.sampled_from([1, 2, 4, 8])),
+            )
         if draw(st.integers(0, 3)) == 0:
             data["split_k"] = draw(st.integers(1, 4))
         if len(forms) > 1:
@@ -184,8 +190,11 @@ def epilogues(draw: st.DrawFn) -> list[dict[str, Any]]:
         st.builds(lambda x: {"op": "scale", "along": x}, along),
         st.just({"op": "residual"}),
         st.sampled_from([{"op": op} for op in ("relu", "gelu", "gelu_tanh", "silu")]),
-        st.builds(lambda lo, w: {"op": "clamp", "low": lo, "high": lo + w},
-                  st.integers(-8, 8), st.integers(0, 16)),
+        st.builds(
+            lambda lo, w: {"op": "clamp", "low": lo, "high": lo + w},
+            st.integers(-8, 8),
+            st.integers(0, 16),
+        ),
     )
     return draw(st.lists(step, min_size=1, max_size=3, unique_by=lambda s: str(s["op"])))
 
@@ -212,7 +221,9 @@ def problems(what: KernelPlan | TileSpec, *, largest: int = 0) -> st.SearchStrat
     depth_edges = sorted({0, 1, 2, bk - 1, bk, bk + 1, 2 * bk, spec.stages * bk + bk, 3 * bk - 1})
     depth = st.one_of(st.sampled_from(depth_edges), st.integers(1, 4 * bk + 7))
     whole = compute_type(spec) == "s32"
-    scalar = st.sampled_from([0.0, 1.0, 1.0, -1.0, 2.0] if whole else [0.0, 1.0, 1.0, -1.0, 2.0, 0.5])
+    scalar = st.sampled_from(
+        [0.0, 1.0, 1.0, -1.0, 2.0] if whole else [0.0, 1.0, 1.0, -1.0, 2.0, 0.5]
+    )
 
     def view(reads: bool) -> st.SearchStrategy[View]:
         kinds: list[Broadcast] = ["none"] * 6
@@ -220,8 +231,12 @@ def problems(what: KernelPlan | TileSpec, *, largest: int = 0) -> st.SearchStrat
             kinds += ["rows", "cols", "all"]
             if spec.batch == "strided":
                 kinds += ["batch", "batch"]
-        return st.builds(View, pad=st.sampled_from([0, 0, 1, 3, 4, 16]),
-                         offset=st.sampled_from([0, 0, 1, 2, 4]), broadcast=st.sampled_from(kinds))
+        return st.builds(
+            View,
+            pad=st.sampled_from([0, 0, 1, 3, 4, 16]),
+            offset=st.sampled_from([0, 0, 1, 2, 4]),
+            broadcast=st.sampled_from(kinds),
+        )
 
     aligned = st.builds(View, pad=st.sampled_from([0, 0, 5]), multiple=st.just(16))
 
@@ -266,7 +281,7 @@ def make_arrays(problem: Problem, spec: TileSpec) -> Arrays:
         c = out
     elif p.beta != 0 or p.poison_c:
         c, _ = _place(c_values, spec.types.c, spec.layout.c, p.view("c"), count)
-    extras = {}
+    extras: dict[str, NDArray[Any]] = {}
     for step in spec.epilogue:
         if step.op in ("bias", "scale"):
             length = p.m if step.along == "m" else p.n
@@ -335,7 +350,9 @@ def _place(
         writeable=True,
     )
     inner[...] = turned.astype(dtype.numpy)
-    wide = np.broadcast_to(inner, (count, slow, fast)) if inner.shape != (count, slow, fast) else inner
+    wide = (
+        np.broadcast_to(inner, (count, slow, fast)) if inner.shape != (count, slow, fast) else inner
+    )
     out = wide if majorness == "row" else np.swapaxes(wide, -1, -2)
     return (out if batch is not None else out[0]), store
 
@@ -371,7 +388,9 @@ def apply_epilogue(
     for step in spec.epilogue:
         extra = extras.get(step.op)
         if step.op in ("bias", "scale") and extra is not None:
-            extra = extra.astype(np.float64)[:, None] if step.along == "m" else extra.astype(np.float64)
+            extra = (
+                extra.astype(np.float64)[:, None] if step.along == "m" else extra.astype(np.float64)
+            )
         if step.op == "bias":
             value = value + extra
             slack = slack + unit * np.abs(value)
@@ -390,9 +409,11 @@ def apply_epilogue(
         else:
             value = ACTIVATIONS[step.op](value)
             # Slope of at most 1.13 (gelu), and the accuracy of the formula that the text states.
-            slack = 1.13 * slack + 2e-6 * np.maximum(1.0, np.abs(value)) * (unit > 1e-12) + (
-                unit <= 1e-12
-            ) * 2e-6 * np.maximum(1.0, np.abs(value))
+            slack = (
+                1.13 * slack
+                + 2e-6 * np.maximum(1.0, np.abs(value)) * (unit > 1e-12)
+                + (unit <= 1e-12) * 2e-6 * np.maximum(1.0, np.abs(value))
+            )
     return value, slack
 
 
@@ -450,9 +471,13 @@ def check_problem(kernel: Kernel, problem: Problem) -> Outcome:
         and out_type.bits >= 32
     )
     slack = growth(plan.instruction.family, problem.k) * acc.roundoff * magnitude
-    want, slack = apply_epilogue(spec, value, np.zeros_like(value) if exact else slack, arrays.extras)
-    bound = np.zeros_like(want) if exact else (
-        slack + out_type.roundoff * np.abs(want) + np.finfo(np.float32).tiny
+    want, slack = apply_epilogue(
+        spec, value, np.zeros_like(value) if exact else slack, arrays.extras
+    )
+    bound = (
+        np.zeros_like(want)
+        if exact
+        else (slack + out_type.roundoff * np.abs(want) + np.finfo(np.float32).tiny)
     )
     got = got_array.astype(np.float64)
     error = got - want
@@ -462,7 +487,9 @@ def check_problem(kernel: Kernel, problem: Problem) -> Outcome:
     if exact or not got.size:
         return Outcome(0.0, 0.0, got.size, entry, exact=True)
     share = error / bound
-    return Outcome(float(np.max(np.abs(share))), float(np.mean(share)), got.size, entry, exact=False)
+    return Outcome(
+        float(np.max(np.abs(share))), float(np.mean(share)), got.size, entry, exact=False
+    )
 
 
 def _scalar(value: float, spec: TileSpec) -> float:

@@ -84,9 +84,7 @@ def refined(
         ``CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT``; 16 means 32 vector registers of 512 bits, less
         means 16 of ``32 * vector_width`` bits (Intel SDM vol. 1, 14.1: 16 YMM registers).
     """
-    arch = replace(
-        arch, max_threads=max_threads, shared_bytes=shared_bytes, features=features
-    )
+    arch = replace(arch, max_threads=max_threads, shared_bytes=shared_bytes, features=features)
     if arch.kind != "cpu":
         return arch
     width = max(4, min(16, vector_width))

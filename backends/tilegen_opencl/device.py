@@ -79,7 +79,9 @@ class OpenCLDevice:
                 flags=FLAGS,
                 log=str(log or error).strip("\0\n "),
             ) from None
-        log = str(program.get_build_info(self.handle, cl.program_build_info.LOG) or "").strip("\0\n ")
+        log = str(program.get_build_info(self.handle, cl.program_build_info.LOG) or "").strip(
+            "\0\n "
+        )
         binary = program.get_info(cl.program_info.BINARIES)[0]
         resources = {
             entry.name: self._resources(cl.Kernel(program, entry.name)) for entry in source.entries
@@ -109,7 +111,9 @@ class OpenCLDevice:
             raise LaunchError(f"{self.name} cannot load {binary.source.name}: {error}") from None
         for entry in binary.source.entries:
             kernel = kernels[entry.name]
-            limit = kernel.get_work_group_info(_cl().kernel_work_group_info.WORK_GROUP_SIZE, self.handle)
+            limit = kernel.get_work_group_info(
+                _cl().kernel_work_group_info.WORK_GROUP_SIZE, self.handle
+            )
             if entry.block > limit:
                 raise LaunchError(
                     f"{entry.name} needs {entry.block} work-items a group and {self.name} runs it "
@@ -132,7 +136,9 @@ class OpenCLDevice:
                 )
             return DeviceSession(queue)
         if stream is not None and not isinstance(stream, cl.CommandQueue):
-            raise LaunchError(f"stream: a pyopencl.CommandQueue is needed, not {type(stream).__name__}")
+            raise LaunchError(
+                f"stream: a pyopencl.CommandQueue is needed, not {type(stream).__name__}"
+            )
         if stream is not None and stream.context != self.context:
             raise LaunchError("stream: it belongs to another OpenCL context than the kernel")
         return HostSession(self, stream or self.queue)
@@ -249,9 +255,13 @@ class HostSession:
             raise LaunchError(f"{name}: the array is read-only")
         size = array.dtype.itemsize
         if any(stride % size for stride in array.strides):
-            raise LaunchError(f"{name}: its strides {array.strides} are no multiple of {size} bytes")
+            raise LaunchError(
+                f"{name}: its strides {array.strides} are no multiple of {size} bytes"
+            )
         if array.ctypes.data % size and array.size:
-            raise LaunchError(f"{name}: it starts at an address that is no multiple of {size} bytes")
+            raise LaunchError(
+                f"{name}: it starts at an address that is no multiple of {size} bytes"
+            )
         shape, strides = _three(array.shape, tuple(s // size for s in array.strides))
         low, high = _span(array)
         start = array.ctypes.data - low
@@ -336,7 +346,7 @@ class DeviceSession:
         order = "C" if majorness == "row" else "F"
         kind = DTYPES[dtype].numpy
         if len(shape) == 3 and majorness == "col":
-            batch, rows, cols = shape
+            _, rows, cols = shape
             size = kind.itemsize
             strides = (rows * cols * size, size, rows * size)
             return _cl().array.Array(self.stream, shape, kind, strides=strides)
@@ -372,4 +382,5 @@ def _span(array: np.ndarray) -> tuple[int, int]:
 def _bytes_at(address: int, count: int) -> np.ndarray:
     import ctypes
 
-    return np.frombuffer((ctypes.c_ubyte * count).from_address(address), np.uint8)
+    memory = memoryview((ctypes.c_ubyte * count).from_address(address)).cast("B")
+    return np.frombuffer(memory, np.uint8)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilegen.plan import Argument, Entry, KernelPlan
-from tilegen.tiling import CONTIGUOUS, compute_type, epilogue_operands, operand_type
+from tilegen.tiling import CONTIGUOUS, compute_type, epilogue_operands
 
 from .roles import Roles
 

@@ -168,8 +168,12 @@ class VectorFragment:
                 variant=variant,
                 arguments=main_arguments(spec, offsets=True, steps=variant == "narrow"),
                 accesses=tuple(
-                    Access(o, vector if variant == "wide" else 1, DTYPES[t].bytes,
-                           unit_step=variant == "wide")
+                    Access(
+                        o,
+                        vector if variant == "wide" else 1,
+                        DTYPES[t].bytes,
+                        unit_step=variant == "wide",
+                    )
                     for o, t in (("a", spec.types.a), ("b", spec.types.b), ("c", spec.types.c))
                 ),
                 grid=tile_grid(spec.block),
@@ -194,22 +198,51 @@ class VectorFragment:
             split_k=1,
             fragments=fragments,
             ownership={
-                "a": Ownership(bm, bk, Layout((warps_m, warps_n), (wm, 0)), Layout((1,), (0,)),
-                               Layout((wm, bk), (1, bm)), copies=warps_n),
-                "b": Ownership(bn, bk, Layout((warps_m, warps_n), (0, wn)), Layout((1,), (0,)),
-                               Layout((wn, bk), (1, bn)), copies=warps_m),
-                "c": Ownership(bm, bn, Layout((warps_m, warps_n), (wm, bm * wn)),
-                               Layout((1,), (0,)), _tile_order(roles, spec, rows, wide * vector)),
+                "a": Ownership(
+                    bm,
+                    bk,
+                    Layout((warps_m, warps_n), (wm, 0)),
+                    Layout((1,), (0,)),
+                    Layout((wm, bk), (1, bm)),
+                    copies=warps_n,
+                ),
+                "b": Ownership(
+                    bn,
+                    bk,
+                    Layout((warps_m, warps_n), (0, wn)),
+                    Layout((1,), (0,)),
+                    Layout((wn, bk), (1, bn)),
+                    copies=warps_m,
+                ),
+                "c": Ownership(
+                    bm,
+                    bn,
+                    Layout((warps_m, warps_n), (wm, bm * wn)),
+                    Layout((1,), (0,)),
+                    _tile_order(roles, spec, rows, wide * vector),
+                ),
             },
             shared=(),
             copies=(
-                Copy(roles.cols, "global", "private", "vector_load", vector,
-                     bk * warp_cols // vector,
-                     CONTIGUOUS[roles.cols][getattr(spec.layout, roles.cols)],
-                     transposes=CONTIGUOUS[roles.cols][getattr(spec.layout, roles.cols)] == "k"),
-                Copy(roles.rows, "global", "register", "broadcast", 1,
-                     bk * warp_rows * (warp_cols // (wide * vector)),
-                     CONTIGUOUS[roles.rows][getattr(spec.layout, roles.rows)]),
+                Copy(
+                    roles.cols,
+                    "global",
+                    "private",
+                    "vector_load",
+                    vector,
+                    bk * warp_cols // vector,
+                    CONTIGUOUS[roles.cols][getattr(spec.layout, roles.cols)],
+                    transposes=CONTIGUOUS[roles.cols][getattr(spec.layout, roles.cols)] == "k",
+                ),
+                Copy(
+                    roles.rows,
+                    "global",
+                    "register",
+                    "broadcast",
+                    1,
+                    bk * warp_rows * (warp_cols // (wide * vector)),
+                    CONTIGUOUS[roles.rows][getattr(spec.layout, roles.rows)],
+                ),
             ),
             pipeline=Pipeline(1, "none", (Role("all", warps_m * warps_n),)),
             epilogue=planned_steps(spec),
@@ -219,7 +252,9 @@ class VectorFragment:
                 shared_bytes=0,
                 shared_limit=arch.shared_bytes,
                 private_bytes=numbers["private_bytes"],
-                flop_per_global_byte=2 * wm * wn
+                flop_per_global_byte=2
+                * wm
+                * wn
                 / (wm * DTYPES[spec.types.a].bytes + wn * DTYPES[spec.types.b].bytes),
             ),
             numbers={
@@ -233,7 +268,9 @@ class VectorFragment:
         )
 
 
-def _best_fragment(tile_rows: int, tile_vectors: int, per_vector: int, limit: int) -> tuple[int, int]:
+def _best_fragment(
+    tile_rows: int, tile_vectors: int, per_vector: int, limit: int
+) -> tuple[int, int]:
     """Rows and vectors with the most multiply-adds per load that fit in the registers."""
     best = (0.0, 1, 1)
     for wide in range(1, min(tile_vectors, 4) + 1):

@@ -70,9 +70,7 @@ class WorkGroup:
         access = arch.max_access_bytes if arch.kind == "gpu" else 16
         widest = max(1, min(16, access) // DTYPES[spec.types.a].bytes)
         lanes = lane_grid(LOGICAL_LANES, spec.warp, widest)
-        base = Candidate(
-            spec, "opencl", arch, self, instruction, threads, LOGICAL_LANES, lanes
-        )
+        base = Candidate(spec, "opencl", arch, self, instruction, threads, LOGICAL_LANES, lanes)
         if lanes is None or any(b % w for b, w in zip(spec.block, spec.warp, strict=False)):
             return base
         tile = spec.warp[0] // lanes[0], spec.warp[1] // lanes[1]
@@ -169,9 +167,7 @@ class WorkGroup:
         if turned:
             options.append(replace(plain, swizzle="pad", row_stride=extent + fragment))
             if mask:
-                options.append(
-                    replace(plain, swizzle="xor", swizzle_rows=stage, swizzle_mask=mask)
-                )
+                options.append(replace(plain, swizzle="xor", swizzle_rows=stage, swizzle_mask=mask))
         pinned = spec.pins.get("opencl", {}).get("swizzle")
         allowed = [o for o in options if o.swizzle == pinned] or options
         judged = [self._judge(o, turned, stage, axis, lanes, arch) for o in allowed]
@@ -210,7 +206,7 @@ class WorkGroup:
         assert candidate.instruction is not None
         assert candidate.lanes is not None
         (bm, bn, bk), (wm, wn), (lm, ln) = spec.block, spec.warp, candidate.lanes
-        (warps_m, warps_n), (pm, pn) = spec.warps, candidate.passes
+        warps_m, warps_n = spec.warps
         (tm, tn), use = candidate.thread, candidate.registers[0]
         vm, vn = candidate.numbers["vectors"]
         widest = candidate.numbers["widest"]
@@ -223,10 +219,7 @@ class WorkGroup:
         d_vector = vn if not roles.swapped else vm
         c_vector = d_vector if spec.layout.c == spec.layout.d else 1
         wide = (
-            *(
-                Access(o, stage[o], stage[o] * sizes[o], stage[o])
-                for o in ("a", "b")
-            ),
+            *(Access(o, stage[o], stage[o] * sizes[o], stage[o]) for o in ("a", "b")),
             Access("c", c_vector, c_vector * sizes["c"], c_vector),
             Access("d", d_vector, d_vector * sizes["d"], d_vector),
         )
@@ -274,20 +267,36 @@ class WorkGroup:
                 c=Fragment(wm, wn, 1, use.accumulators, (1, 1)),
             ),
             ownership={
-                "a": Ownership(bm, bk, Layout((warps_m, warps_n), (wm, 0)),
-                               Layout((lm, ln), (vm, 0)),
-                               Layout.concat(value_m, Layout((bk,), (bm,))), copies=warps_n * ln),
-                "b": Ownership(bn, bk, Layout((warps_m, warps_n), (0, wn)),
-                               Layout((lm, ln), (0, vn)),
-                               Layout.concat(value_n, Layout((bk,), (bn,))), copies=warps_m * lm),
+                "a": Ownership(
+                    bm,
+                    bk,
+                    Layout((warps_m, warps_n), (wm, 0)),
+                    Layout((lm, ln), (vm, 0)),
+                    Layout.concat(value_m, Layout((bk,), (bm,))),
+                    copies=warps_n * ln,
+                ),
+                "b": Ownership(
+                    bn,
+                    bk,
+                    Layout((warps_m, warps_n), (0, wn)),
+                    Layout((lm, ln), (0, vn)),
+                    Layout.concat(value_n, Layout((bk,), (bn,))),
+                    copies=warps_m * lm,
+                ),
                 "c": Ownership(bm, bn, both, Layout.concat(lane_m, lane_n.scaled(bm)), register),
             },
             shared=candidate.shared,
             copies=tuple(
-                Copy(t.operand, "global", "shared", "vector_load", stage[t.operand],
-                     per_thread[t.operand],
-                     CONTIGUOUS[t.operand][getattr(spec.layout, t.operand)],
-                     transposes=CONTIGUOUS[t.operand][getattr(spec.layout, t.operand)] == "k")
+                Copy(
+                    t.operand,
+                    "global",
+                    "shared",
+                    "vector_load",
+                    stage[t.operand],
+                    per_thread[t.operand],
+                    CONTIGUOUS[t.operand][getattr(spec.layout, t.operand)],
+                    transposes=CONTIGUOUS[t.operand][getattr(spec.layout, t.operand)] == "k",
+                )
                 for t in candidate.shared
             ),
             pipeline=Pipeline(candidate.stages, "barrier", (Role("all", warps_m * warps_n),)),

@@ -31,16 +31,16 @@ def main(sizes: list[int]) -> None:
     import pyopencl.array as cla
 
     device = next(d for d in registry.get("opencl").devices() if d.arch.name == "gpu")
-    queue = cl.CommandQueue(
-        device.context, properties=cl.command_queue_properties.PROFILING_ENABLE
-    )
+    queue = cl.CommandQueue(device.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
     rng = np.random.default_rng(0)
     for size in sizes:
         host = [rng.standard_normal((size, size), dtype=np.float32) for _ in range(2)]
         rows = [cla.to_device(queue, x) for x in host]
         cols = [cla.to_device(queue, np.asfortranarray(x)) for x in host]
         for tile in TILES:
-            for major in product(("row", "col"), repeat=2) if tile is TILES[1] else [("row", "row")]:
+            for major in (
+                product(("row", "col"), repeat=2) if tile is TILES[1] else [("row", "row")]
+            ):
                 spec = tg.TileSpec(**tile, layout={"a": major[0], "b": major[1]})
                 kernel = tg.build(spec, "opencl", device=device)
                 a, b = ((rows if m == "row" else cols)[i] for i, m in enumerate(major))
@@ -53,9 +53,11 @@ def main(sizes: list[int]) -> None:
                     queue.finish()
                     times.append((stop.profile.start - start.profile.end) * 1e-9)
                 rate = [2e-12 * size**3 / t for t in times[2:]]
-                print(f"{size} {major[0]:3} {major[1]:3} {kernel.plan.name}: "
-                      f"{statistics.median(rate):6.2f} TFLOP/s ({min(rate):.2f} to {max(rate):.2f})",
-                      flush=True)
+                print(
+                    f"{size} {major[0]:3} {major[1]:3} {kernel.plan.name}: "
+                    f"{statistics.median(rate):6.2f} TFLOP/s ({min(rate):.2f} to {max(rate):.2f})",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,185 @@
+"""Compiling, the disk cache, folders that were built, devices by name, several threads and processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilegen as tg
+from tilegen import registry
+from tilegen.backend import Device
+from tilegen.build import cache_path, find_device
+
+CPUS = [d for d in registry.get("opencl").devices() if d.arch.name == "cpu"]
+pytestmark = [
+    pytest.mark.compiles,
+    pytest.mark.skipif(not CPUS, reason="no OpenCL CPU device: pip install 'tilegen[cpu]'"),
+]
+SPEC = tg.TileSpec(block=(32, 32, 16), warp=(32, 32))
+
+
+@pytest.fixture()
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TILEGEN_CACHE", str(tmp_path / "cache"))
+    return cache_path()
+
+
+def source() -> tg.KernelSource:
+    return tg.emit(tg.lower(SPEC, "opencl", "cpu"))
+
+
+def solves(kernel: tg.Kernel) -> bool:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, s).astype(np.float32) for s in ((37, 41), (41, 35)))
+    return np.array_equal(kernel(a, b), a @ b)
+
+
+def test_the_cache_is_used_and_a_damaged_entry_is_rebuilt(cache: Path) -> None:
+    first = tg.compile(source())
+    assert not first.cached
+    again = tg.compile(source())
+    assert again.cached
+    assert again.data == first.data
+    assert again.resources == first.resources
+    [entry] = cache.glob("*.bin")
+    for damage in (entry.read_bytes()[:-7], b"", b"{}\nabc", b"\xff" * 100):
+        entry.write_bytes(damage)
+        rebuilt = tg.compile(source())
+        assert not rebuilt.cached
+        assert solves(tg.load(rebuilt))
+    assert tg.compile(source()).cached
+    assert [p.name for p in cache.iterdir()] == [entry.name]
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TILEGEN_CACHE", str(tmp_path / "file" / "below"))
+    assert solves(tg.load(tg.compile(source())))
+
+
+def test_a_text_that_does_not_compile_says_where_and_why(cache: Path) -> None:
+    from dataclasses import replace
+
+    broken = replace(source(), text=source().text.replace("get_group_id", "get_grp_id"))
+    with pytest.raises(tg.CompileError) as caught:
+        tg.compile(broken)
+    assert "get_grp_id" in caught.value.log
+    assert "OpenCL" in caught.value.compiler
+    assert not list(cache.glob("*.bin"))
+
+
+def test_a_false_plan_number_stops_the_compiler(cache: Path) -> None:
+    from dataclasses import replace
+
+    plan = tg.lower(tg.TileSpec(block=(64, 64, 16), warp=(32, 32)), "opencl", "cpu")
+    lying = tg.emit(replace(plan, threads=8))
+    with pytest.raises(tg.CompileError) as caught:
+        tg.compile(lying)
+    assert "threads_as_planned" in caught.value.log or "negative" in caught.value.log
+
+
+def test_a_built_folder_runs_again(cache: Path, tmp_path: Path) -> None:
+    text = source()
+    files = tg.save(text, tg.compile(text), tmp_path / "out")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(
+        p.name for p in files.values()
+    )
+    kernel = tg.load(tmp_path / "out")
+    assert solves(kernel)
+    data = json.loads(files["manifest"].read_text())
+    assert data["schema"] == 1
+    assert data["spec_sha256"] == SPEC.digest
+    assert [e["name"] for e in data["entries"]] == ["gemm_wide", "gemm_narrow"]
+    files["source"].write_text(text.text + "// edited\n")
+    with pytest.raises(tg.SpecError, match="changed after the build"):
+        tg.load(tmp_path / "out")
+    files["manifest"].write_text("{")
+    with pytest.raises(tg.SpecError, match="not a manifest"):
+        tg.load(tmp_path / "out")
+    with pytest.raises(tg.SpecError, match="no such file"):
+        tg.load(tmp_path / "elsewhere")
+
+
+def test_several_threads_share_one_kernel(cache: Path) -> None:
+    kernel = tg.load(source())
+    rng = np.random.default_rng(1)
+    problems = [
+        [rng.integers(-3, 4, s).astype(np.float32) for s in ((m, 29), (29, 33))]
+        for m in range(1, 65)
+    ]
+    start = threading.Barrier(4)
+
+    def work(part: list[list[np.ndarray]]) -> bool:
+        start.wait()
+        return all(np.array_equal(kernel(a, b), a @ b) for a, b in part for _ in range(5))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, [problems[i::4] for i in range(4)]))
+
+
+def test_two_processes_build_the_same_at_once(cache: Path) -> None:
+    code = (
+        "import tilegen as tg, numpy as np\n"
+        "k = tg.build(tg.TileSpec(block=(32, 32, 16), warp=(32, 32)), 'opencl', 'cpu')\n"
+        "a = np.ones((3, 5), np.float32)\n"
+        "assert (k(a, a.T.copy()) == 5).all()\n"
+    )
+    runs = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+    assert [run.wait(timeout=120) for run in runs] == [0, 0]
+    assert len(list(cache.iterdir())) == 1
+
+
+class Named:
+    def __init__(self, selector: str, name: str) -> None:
+        self.selector, self.name, self.arch = selector, name, registry.get("opencl").archs["cpu"]
+
+
+class Fleet:
+    name = "fleet"
+
+    def devices(self) -> list[Device]:
+        return [Named("gpu:0", "Big One"), Named("gpu:1", "Big Two"), Named("cpu:0", "Small")]  # type: ignore[list-item]
+
+    def missing(self) -> list[object]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("text", "selector"),
+    [("gpu", "gpu:0"), ("gpu:1", "gpu:1"), ("cpu", "cpu:0"), ("two", "gpu:1"), ("big:1", "gpu:1")],
+)
+def test_a_device_by_selector_or_part_of_its_name(text: str, selector: str) -> None:
+    assert find_device(Fleet(), None, text).selector == selector  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("big", "fits more than one: gpu:0 .Big One., gpu:1"), ("huge", "no fleet device fits 'huge'")],
+)
+def test_no_device_or_too_many(text: str, sentence: str) -> None:
+    with pytest.raises(tg.BackendError, match=sentence):
+        find_device(Fleet(), None, text)  # type: ignore[arg-type]
+
+
+def test_a_kernel_for_another_arch_is_refused() -> None:
+    gpu = tg.emit(tg.lower(tg.TileSpec(block=(64, 64, 8), warp=(32, 32)), "opencl", "gpu"))
+    with pytest.raises(tg.LaunchError, match="is for arch gpu"):
+        tg.load(gpu, device="cpu")
+
+
+def test_both_forms_agree_bit_for_bit_with_themselves(cache: Path) -> None:
+    rng = np.random.default_rng(2)
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in ((70, 130), (130, 50)))
+    for form in ("vector_fragment", "work_group"):
+        kernel = tg.build(SPEC.replace(pins={"opencl": {"form": form}}), "opencl", "cpu")
+        results = {kernel(a, b).tobytes() for _ in range(5)}
+        assert len(results) == 1
