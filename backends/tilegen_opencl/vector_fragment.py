@@ -271,14 +271,19 @@ class VectorFragment:
 def _best_fragment(
     tile_rows: int, tile_vectors: int, per_vector: int, limit: int
 ) -> tuple[int, int]:
-    """Rows and vectors with the most multiply-adds per load that fit in the registers."""
+    """Rows and vectors with the most multiply-adds per load that fit in the registers.
+
+    A vector of the panel counts as three loads of a row's element: the panel streams from the
+    second-level cache, the rows stay in the first (examples/benchmarks/opencl_cpu.py, 8 x 2
+    against 4 x 4).
+    """
     best = (0.0, 1, 1)
     for wide in range(1, min(tile_vectors, 4) + 1):
         if tile_vectors % wide:
             continue
         room = (limit - 1) // per_vector // wide - 1
         rows = largest_divisor(tile_rows, max(1, room))
-        best = max(best, (rows * wide / (rows + wide), rows, wide))
+        best = max(best, (rows * wide / (rows + 3 * wide), rows, wide))
     return best[1], best[2]
 
 
