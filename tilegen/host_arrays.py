@@ -1,0 +1,75 @@
+"""NumPy arrays as operands: what every backend that computes on the host checks and reads of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilegen.backend import Operand
+from tilegen.dtypes import DTYPES
+from tilegen.errors import LaunchError
+
+
+def host_operand(name: str, array: Any, *, writes: bool, takes: str = "numpy.ndarray") -> Operand:
+    """The array as an operand whose handle is the address of its first element.
+
+    Parameters
+    ----------
+    name : str
+        The operand, as messages name it.
+    array : numpy.ndarray
+    writes : bool
+        Whether the kernel writes it.
+    takes : str
+        What the backend takes, as messages name it.
+
+    Raises
+    ------
+    LaunchError
+        If it is no array, read-only and to be written, or not aligned to its elements.
+    """
+    if not isinstance(array, np.ndarray):
+        raise LaunchError(f"{name}: a {takes} is needed, not {type(array).__name__}")
+    if writes and not array.flags.writeable:
+        raise LaunchError(f"{name}: the array is read-only")
+    size, address = array.dtype.itemsize, array.ctypes.data
+    if any(stride % size for stride in array.strides):
+        raise LaunchError(f"{name}: its strides {array.strides} are no multiple of {size} bytes")
+    if array.size and address % size:
+        raise LaunchError(f"{name}: it starts at an address that is no multiple of {size} bytes")
+    shape, strides = three_axes(array.shape, tuple(stride // size for stride in array.strides))
+    return Operand(
+        handle=address,
+        offset=0,
+        address=address,
+        dtype=array.dtype,
+        shape=shape,
+        strides=strides,
+        rank=array.ndim,
+        keep=array,
+    )
+
+
+def three_axes(
+    shape: tuple[int, ...], strides: tuple[int, ...]
+) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Shape and strides as (batch, rows, columns); a vector is one row.
+
+    Any other number of axes gives one element: the rank, which the core checks, refuses it.
+    """
+    if len(shape) == 1:
+        return (1, 1, shape[0]), (0, 0, strides[0])
+    if len(shape) == 2:
+        return (1, shape[0], shape[1]), (0, strides[0], strides[1])
+    if len(shape) == 3:
+        return (shape[0], shape[1], shape[2]), (strides[0], strides[1], strides[2])
+    return (1, 1, 1), (0, 0, 0)
+
+
+def host_empty(shape: tuple[int, ...], dtype: str, majorness: str) -> np.ndarray[Any, Any]:
+    """A new array, its last two axes row- or column-major."""
+    kind = DTYPES[dtype].numpy
+    if majorness == "row":
+        return np.empty(shape, kind)
+    return np.swapaxes(np.empty((*shape[:-2], shape[-1], shape[-2]), kind), -1, -2)
