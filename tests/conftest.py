@@ -20,7 +20,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["TILEGEN_CACHE"] = str(tmp_path_factory.getbasetemp().parent / "tilegen-cache")
 
 
-@pytest.fixture()
+@pytest.fixture
 def golden(request: pytest.FixtureRequest):
     """Compare a text with tests/golden/texts/NAME, or rewrite it under --update-golden."""
 

@@ -87,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
             say({"version": version("tilegen")} if as_json else f"tilegen {version('tilegen')}")
             status = FINE
         else:
-            status = _status(app(list(arguments), prog_name="tilegen", standalone_mode=False))
+            status = _invoke(list(arguments))
         sys.stdout.flush()
         return status
     except (KeyboardInterrupt, typer.Abort):
@@ -106,8 +106,12 @@ def run(arguments: Sequence[str]) -> int:
         return _tell(told, as_json)
 
 
-def _status(value: Any) -> int:
-    return value if isinstance(value, int) else FINE
+def _invoke(arguments: list[str]) -> int:
+    # Not app(...): it answers Ctrl-C by itself, in other words from version to version.
+    command = typer.main.get_command(app)
+    with command.make_context("tilegen", arguments) as context:
+        status = command.invoke(context)
+    return status if isinstance(status, int) else FINE
 
 
 def explained(error: Exception) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ from .runtime import opencl
 FLAGS = ""
 # The widest access of any form is 64 bytes; buffers start at such a boundary or a wider one.
 BOUNDARY = 128
+SLOWER = ("Portable Computing Language", "Oclgrind")
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,8 @@ def _devices() -> tuple[OpenCLDevice, ...]:
         platforms = cl.get_platforms()
     except cl.Error:
         return ()
+    # The runtimes that are easy to have by accident, and slow, come after the others.
+    platforms = sorted(platforms, key=lambda p: p.name.strip() in SLOWER)
     out: list[OpenCLDevice] = []
     counts = {"cpu": 0, "gpu": 0}
     for platform in platforms:

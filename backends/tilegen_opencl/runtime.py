@@ -47,16 +47,21 @@ def _vendors_folder() -> Path:
     return folder
 
 
+def has_compiler_runtime() -> bool:
+    """Whether intel-cmplr-lib-rt is there: its libraries lie beside the driver's."""
+    return any(next(path.parent.glob("libsvml.so*"), None) for path in wheel_libraries())
+
+
 @cache
 def opencl() -> ModuleType | None:
     """pyopencl with every runtime of this machine visible, or ``None`` where it is not installed.
 
-    A caller who has set ``OCL_ICD_VENDORS``, or imported pyopencl already, is left alone.
+    A caller who has set ``OCL_ICD_VENDORS`` is left alone.
     """
     if find_spec("pyopencl") is None:
         return None
     ours = None
-    if "pyopencl" not in sys.modules and VENDORS not in os.environ and wheel_libraries():
+    if VENDORS not in os.environ and wheel_libraries():
         ours = _vendors_folder()
         os.environ[VENDORS] = str(ours)
     try:
@@ -81,7 +86,15 @@ def missing(found_any: bool) -> list[Missing]:
         return [Missing("pyopencl, the OpenCL binding, is not installed", INSTALL)]
     if found_any:
         return []
-    if any(find_spec(name) for name in ("intel_opencl_rt",)) or wheel_libraries():
+    if wheel_libraries() and has_compiler_runtime():
+        return [
+            Missing(
+                "pyopencl was asked for platforms before tilegen could show it the CPU runtime",
+                f"export {VENDORS}=DIR, a folder with an .icd file that holds the path "
+                f"{wheel_libraries()[0]}",
+            )
+        ]
+    if wheel_libraries():
         return [
             Missing(
                 "the CPU runtime's library cannot be loaded (intel-cmplr-lib-rt may be missing)",
