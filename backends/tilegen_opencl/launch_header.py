@@ -110,7 +110,9 @@ def _entry(plan: KernelPlan, entry: Entry) -> list[str]:
 
 def _arguments(plan: KernelPlan, entry: Entry) -> list[str]:
     upper = entry.name.upper()
-    names = [f"{upper}_ARG_{argument.name.upper()} = {i}," for i, argument in enumerate(entry.arguments)]
+    names = [
+        f"{upper}_ARG_{argument.name.upper()} = {i}," for i, argument in enumerate(entry.arguments)
+    ]
     names.append(f"{upper}_ARGS = {len(entry.arguments)}")
     width = max(map(len, names))
     says = [*(_says(plan, argument) for argument in entry.arguments), "how many there are"]
