@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+from tilegen import registry
 
 GOLDEN = Path(__file__).parent / "golden" / "texts"
+# The example of a third party's backend is enrolled in the contract tests as a user's would be; it
+# needs a C compiler, and the tests that it skips without one say so.
+EXAMPLE = Path(__file__).parents[1] / "examples" / "03_backend_plain_c"
+sys.path.append(str(EXAMPLE))
+registry.register(__import__("tilegen_plain_c").BACKEND)
+
+
+# Tests never judge a time: a busy machine is not a fault.
+settings.register_profile("tilegen", deadline=None, print_blob=True)
+settings.load_profile("tilegen")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -31,9 +31,12 @@ def host_operand(name: str, array: Any, *, writes: bool, takes: str = "numpy.nda
     """
     if not isinstance(array, np.ndarray):
         raise LaunchError(f"{name}: a {takes} is needed, not {type(array).__name__}")
+    if isinstance(array, np.ma.MaskedArray):
+        raise LaunchError(f"{name}: a masked array's mask would be ignored; pass array.filled(...)")
     if writes and not array.flags.writeable:
         raise LaunchError(f"{name}: the array is read-only")
-    size, address = array.dtype.itemsize, array.ctypes.data
+    # Several times faster than array.ctypes.data, and read on every call.
+    size, address = array.dtype.itemsize, array.__array_interface__["data"][0]
     if any(stride % size for stride in array.strides):
         raise LaunchError(f"{name}: its strides {array.strides} are no multiple of {size} bytes")
     if array.size and address % size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tilegen.backend import Device, Loaded, Operand, Session
@@ -190,9 +190,19 @@ class Kernel:
             raise LaunchError(
                 f"{name}: its type is {operand.dtype}, and the spec asks for {wanted}"
             )
-        if operand.rank not in ((1, 2) if name in ("bias", "scale") else (2, 3)):
-            raise LaunchError(f"{name}: it has {operand.rank} dimensions")
-        if operand.rank == 3 and self.plan.spec.batch == "none":
+        vector, batched = name in ("bias", "scale"), self.plan.spec.batch == "strided"
+        if operand.rank not in ((1, 2) if vector else (2, 3)):
+            takes = "1, or 2 with a batch" if vector else "2, or 3 with a batch"
+            raise LaunchError(f"{name}: it has {operand.rank} dimensions; it must have {takes}")
+        if vector and operand.rank == 2:
+            if not batched:
+                raise LaunchError(
+                    f'{name}: it has 2 dimensions, and the spec has batch = "none"; '
+                    'batch = "strided" takes (batch, elements)'
+                )
+            (_, count, length), (_, apart, step) = operand.shape, operand.strides
+            operand = replace(operand, shape=(count, 1, length), strides=(apart, 0, step))
+        if operand.rank == 3 and not batched:
             raise LaunchError(
                 f'{name}: it has 3 dimensions, and the spec has batch = "none"; '
                 'batch = "strided" takes (batch, rows, columns)'

@@ -285,8 +285,11 @@ def make_arrays(problem: Problem, spec: TileSpec) -> Arrays:
     for step in spec.epilogue:
         if step.op in ("bias", "scale"):
             length = p.m if step.along == "m" else p.n
-            values = _values(rng, p, operand_type(spec, step.op), (1, 1, length), step.op)
-            extras[step.op] = values[0, 0].astype(DTYPES[operand_type(spec, step.op)].numpy)
+            each = count if count is not None and p.seed % 2 else 1
+            values = _values(rng, p, operand_type(spec, step.op), (each, 1, length), step.op)
+            vectors = values[:, 0].astype(DTYPES[operand_type(spec, step.op)].numpy)
+            # One vector for each batch, or one for all of them.
+            extras[step.op] = vectors if count is not None and p.seed % 2 else vectors[0]
         elif step.op == "residual":
             values = _values(rng, p, operand_type(spec, "residual"), (count or 1, p.m, p.n), "c")
             values = values[:0] if count == 0 else values
@@ -388,9 +391,8 @@ def apply_epilogue(
     for step in spec.epilogue:
         extra = extras.get(step.op)
         if step.op in ("bias", "scale") and extra is not None:
-            extra = (
-                extra.astype(np.float64)[:, None] if step.along == "m" else extra.astype(np.float64)
-            )
+            extra = extra.astype(np.float64)
+            extra = extra[..., :, None] if step.along == "m" else extra[..., None, :]
         if step.op == "bias":
             value = value + extra
             slack = slack + unit * np.abs(value)

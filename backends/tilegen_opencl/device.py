@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from tilegen.build import KernelBinary
 from tilegen.dtypes import DTYPES
 from tilegen.errors import CompileError, LaunchError
 from tilegen.hardware import Arch
+from tilegen.host_arrays import host_empty, host_operand, three_axes
 from tilegen.plan import Argument, Entry
 from tilegen.render import KernelSource
 
@@ -251,45 +252,20 @@ class HostSession:
         self._buffers: dict[tuple[int, int], Any] = {}
 
     def operand(self, name: str, array: Any, *, writes: bool) -> Operand:
-        if not isinstance(array, np.ndarray):
-            raise LaunchError(
-                f"{name}: a numpy.ndarray or pyopencl.array.Array is needed, "
-                f"not {type(array).__name__}"
-            )
-        if writes and not array.flags.writeable:
-            raise LaunchError(f"{name}: the array is read-only")
-        size = array.dtype.itemsize
-        address: int = array.__array_interface__["data"][0]
-        if any(stride % size for stride in array.strides):
-            raise LaunchError(
-                f"{name}: its strides {array.strides} are no multiple of {size} bytes"
-            )
-        if address % size and array.size:
-            raise LaunchError(
-                f"{name}: it starts at an address that is no multiple of {size} bytes"
-            )
-        shape, strides = _three(array.shape, tuple(s // size for s in array.strides))
-        low, high = _span(array)
-        start = address - low
-        if high == low:
-            handle = None
-        elif self._device.shares_host_memory:
-            handle = _cl().SVM(_bytes_at(low, high - low))
-        else:
-            handle, lead = self._copied(low, high)
-            start += lead
-            if writes:
-                self._back.append((array, handle, start - lead, lead, high - low))
-        return Operand(
-            handle=handle,
-            offset=start // size,
-            address=address,
-            dtype=array.dtype,
-            shape=shape,
-            strides=strides,
-            rank=array.ndim,
-            keep=array,
+        operand = host_operand(
+            name, array, writes=writes, takes="numpy.ndarray or pyopencl.array.Array"
         )
+        low, high = _span(array)
+        if high == low:
+            return replace(operand, handle=None)
+        start = operand.address - low
+        if self._device.shares_host_memory:
+            handle = _cl().SVM(_bytes_at(low, high - low))
+            return replace(operand, handle=handle, offset=start // array.dtype.itemsize)
+        handle, lead = self._copied(low, high)
+        if writes:
+            self._back.append((array, handle, start, lead, high - low))
+        return replace(operand, handle=handle, offset=(start + lead) // array.dtype.itemsize)
 
     def _copied(self, low: int, high: int) -> tuple[Any, int]:
         """A buffer with the bytes, which start as far past a boundary as they do on the host."""
@@ -301,10 +277,7 @@ class HostSession:
         return self._buffers[low, high], lead
 
     def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> np.ndarray:
-        kind = DTYPES[dtype].numpy
-        if majorness == "row":
-            return np.empty(shape, kind)
-        return np.swapaxes(np.empty((*shape[:-2], shape[-1], shape[-2]), kind), -1, -2)
+        return host_empty(shape, dtype, majorness)
 
     def workspace(self, size: int) -> Any:
         return _cl().Buffer(self._device.context, _cl().mem_flags.READ_WRITE, size)
@@ -336,7 +309,7 @@ class DeviceSession:
         size = array.dtype.itemsize
         if any(stride % size for stride in array.strides) or array.offset % size:
             raise LaunchError(f"{name}: its strides or offset are no multiple of {size} bytes")
-        shape, strides = _three(array.shape, tuple(s // size for s in array.strides))
+        shape, strides = three_axes(array.shape, tuple(s // size for s in array.strides))
         return Operand(
             handle=array.base_data,
             offset=array.offset // size,
@@ -363,19 +336,6 @@ class DeviceSession:
 
     def finish(self) -> None:
         return None
-
-
-def _three(
-    shape: tuple[int, ...], strides: tuple[int, ...]
-) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Shape and strides as (batch, rows, columns); a vector is one row, two axes of it a batch."""
-    if len(shape) == 1:
-        return (1, 1, shape[0]), (0, 0, strides[0])
-    if len(shape) == 2:
-        return (1, *shape), (0, *strides)  # type: ignore[return-value]
-    if len(shape) == 3:
-        return shape, strides  # type: ignore[return-value]
-    return (1, 1, 1), (0, 0, 0)
 
 
 def _span(array: np.ndarray) -> tuple[int, int]:

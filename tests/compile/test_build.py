@@ -25,7 +25,7 @@ pytestmark = [
 SPEC = tg.TileSpec(block=(32, 32, 16), warp=(32, 32))
 
 
-@pytest.fixture()
+@pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TILEGEN_CACHE", str(tmp_path / "cache"))
     return cache_path()
@@ -163,7 +163,10 @@ def test_a_device_by_selector_or_part_of_its_name(text: str, selector: str) -> N
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("big", "fits more than one: gpu:0 .Big One., gpu:1"), ("huge", "no fleet device fits 'huge'")],
+    [
+        ("big", "fits more than one: gpu:0 .Big One., gpu:1"),
+        ("huge", "no fleet device fits 'huge'"),
+    ],
 )
 def test_no_device_or_too_many(text: str, sentence: str) -> None:
     with pytest.raises(tg.BackendError, match=sentence):
