@@ -498,6 +498,8 @@ class Built:
 
     def verify(self, examples: int, seed: int, device: str | None) -> Report:
         """Load the binary and check it; raises ``VerifyError``."""
+        # Hypothesis keeps notes in a folder of its own, and would make it where the user stands.
+        os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_path() / "hypothesis"))
         from tilegen.verify import verify as check
 
         assert self.binary is not None

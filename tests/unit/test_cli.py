@@ -480,6 +480,12 @@ def test_a_reader_that_leaves():
     assert done.stderr == ""
 
 
+@needs_device
+def test_verify_leaves_nothing_where_the_user_stands(tmp_path):
+    assert process("verify", SPEC, *OPENCL, "--examples", "2", cwd=tmp_path).returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_piped_output_is_plain(tmp_path):
     for words in (("plan", SPEC, *GPU), ("build", SPEC, *GPU), ("--help",)):
         done = process(*words)
