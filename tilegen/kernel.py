@@ -291,13 +291,16 @@ class Kernel:
     def _check_overlap(self, given: Mapping[str, Any], result: Any, chosen: bool) -> None:
         import numpy as np
 
-        if not chosen or not isinstance(result, np.ndarray):
+        if not chosen:
             return
         for name, array in given.items():
+            may_be_same = name in ("c", "residual")
+            if array is result and not may_be_same:
+                raise LaunchError(f"out: it overlaps {name} in memory, and would change it midway")
             if not isinstance(array, np.ndarray) or array is result:
                 continue
             same = (
-                name in ("c", "residual")
+                may_be_same
                 and array.ctypes.data == result.ctypes.data
                 and array.strides == result.strides
                 and array.shape == result.shape

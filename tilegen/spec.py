@@ -218,7 +218,11 @@ class TileSpec(_Record):
         pins, steps = data.pop("pins", {}), data.pop("epilogue", [])
         lines = [f"{key} = {_toml(value)}" for key, value in data.items()]
         for title, table in [*tables.items(), *((f"pins.{b}", t) for b, t in pins.items())]:
-            lines += ["", f"[{title}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+            lines += [
+                "",
+                f"[{title}]",
+                *(f"{key} = {_toml(value)}" for key, value in table.items()),
+            ]
         for step in steps:
             lines += ["", "[[epilogue]]"]
             lines += [f"{key} = {_toml(value)}" for key, value in step.items() if value is not None]
@@ -236,8 +240,9 @@ class TileSpec(_Record):
         """A spec from TOML text."""
         try:
             data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise SpecError(f"not valid TOML: {error}") from None
+        # Nesting without end and integers of thousands of digits are not TOMLDecodeErrors.
+        except (ValueError, RecursionError) as error:
+            raise SpecError(f"not valid TOML: {_reading_fault(error)}") from None
         return cls.from_dict(data)
 
     @classmethod
@@ -245,8 +250,8 @@ class TileSpec(_Record):
         """A spec from JSON text."""
         try:
             data = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise SpecError(f"not valid JSON: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise SpecError(f"not valid JSON: {_reading_fault(error)}") from None
         return cls.from_dict(data)
 
     @classmethod
@@ -270,6 +275,10 @@ class TileSpec(_Record):
             return cls.from_json(text) if path.suffix == ".json" else cls.from_toml(text)
         except SpecError as error:
             raise SpecError(f"{path}: {error}") from None
+
+
+def _reading_fault(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def json_schema() -> dict[str, Any]:

@@ -174,7 +174,12 @@ class VectorFragment:
                         DTYPES[t].bytes,
                         unit_step=variant == "wide",
                     )
-                    for o, t in (("a", spec.types.a), ("b", spec.types.b), ("c", spec.types.c))
+                    for o, t in (
+                        ("a", spec.types.a),
+                        ("b", spec.types.b),
+                        ("c", spec.types.c),
+                        ("d", spec.types.d),
+                    )
                 ),
                 grid=tile_grid(spec.block),
                 block=candidate.threads,

@@ -160,7 +160,9 @@ class WorkGroup:
         fragment, stage = vectors[axis], self._stage_vector(operand, spec, widest)
         turned = CONTIGUOUS[operand][getattr(spec.layout, operand)] == "k"
         size = DTYPES[getattr(spec.types, operand)].bytes
-        plain = SharedTile(operand, depth, extent, extent, stages, size, vector=fragment)
+        plain = SharedTile(
+            operand, depth, extent, extent, stages, size, vector=fragment, contiguous="mn"[axis]
+        )
         mask = min(8, power_of_two_divisor(extent // fragment, 8), max(1, depth // stage)) - 1
         mask = (1 << (mask + 1).bit_length() - 1) - 1
         options = [plain]

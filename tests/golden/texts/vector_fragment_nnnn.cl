@@ -82,6 +82,8 @@ static inline void gemm_tile(
     d += d_offset;
     // alpha = 0 must not read A or B.
     const long k_end = alpha == 0 ? 0 : K;
+    // Without a product nothing is scaled, not even by an alpha of NaN.
+    const element product_scale = k_end > 0 ? alpha : 0;
 
     // 2. Prologue: the partial sums start at zero.
     vector sums[ROW_FRAGMENTS * COL_FRAGMENTS * ROWS * VECTORS];
@@ -156,7 +158,7 @@ static inline void gemm_tile(
                     if (count <= 0)
                         break;
                     const vector sum = sums[((row_fragment * COL_FRAGMENTS + col_fragment) * ROWS + i) * VECTORS + j];
-                    vector value = (vector)(alpha) * sum;
+                    vector value = (vector)(product_scale) * sum;
                     if (beta != 0)
                         value += (vector)(beta) * load_v16(c + row * ldc + col * c_step, c_step, count, 0);
                     store_v16(d + row * ldd + col, value, count, 0);

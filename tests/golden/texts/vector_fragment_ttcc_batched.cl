@@ -72,7 +72,7 @@ static inline vector gelu(const vector x)
         + t * ((element)(-1.453152027) + t * (element)(1.061405429)))));
     // Half the complementary error function of |x| / sqrt 2: what Phi lacks of 1 on the far side.
     const vector tail = (element)(0.5) * series * exp2(z * z * (element)(-1.4426950408889634));
-    return x < 0 ? x * tail : x - x * tail;
+    return x * (x < 0 ? tail : (vector)(1) - tail);
 }
 
 // A vector along the rows of the tile: one element for the whole of `value`.
@@ -133,6 +133,8 @@ static inline void gemm_tile(
     residual += batch_index * residual_batch_stride;
     // alpha = 0 must not read A or B.
     const long k_end = alpha == 0 ? 0 : K;
+    // Without a product nothing is scaled, not even by an alpha of NaN.
+    const element product_scale = k_end > 0 ? alpha : 0;
 
     // 2. Prologue: the partial sums start at zero.
     vector sums[ROW_FRAGMENTS * COL_FRAGMENTS * ROWS * VECTORS];
@@ -207,7 +209,7 @@ static inline void gemm_tile(
                     if (count <= 0)
                         break;
                     const vector sum = sums[((row_fragment * COL_FRAGMENTS + col_fragment) * ROWS + i) * VECTORS + j];
-                    vector value = (vector)(alpha) * sum;
+                    vector value = (vector)(product_scale) * sum;
                     if (beta != 0)
                         value += (vector)(beta) * load_v16(c + row * c_step + col * ldc, ldc, count, 0);
                     value = bias_along_row(value, bias, row, col, count);

@@ -188,6 +188,8 @@ static inline void gemm_tile(
     d += d_offset;
     // alpha = 0 must not read A or B.
     const long k_end = alpha == 0 ? 0 : K;
+    // Without a product nothing is scaled, not even by an alpha of NaN.
+    const element product_scale = k_end > 0 ? alpha : 0;
 
     // 2. Prologue: the sums start at zero, the first tiles go to local memory.
     element sums[TILE_M][TILE_N];
@@ -250,7 +252,7 @@ static inline void gemm_tile(
                 const long col = block_col + col0 + j * LANES_N;
                 const long count = N - col;
                 if (count > 0) {
-                    vector value = (vector)(alpha) * pack_v4(sums[i] + j);
+                    vector value = (vector)(product_scale) * pack_v4(sums[i] + j);
                     if (beta != 0)
                         value += (vector)(beta) * load_v4(c + row * ldc + col * c_step, c_step, count, aligned);
                     store_v4(d + row * ldd + col, value, count, aligned);
