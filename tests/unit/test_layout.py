@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilegen.layout import FragmentLayout, Layout, bank_conflicts
@@ -17,7 +17,9 @@ from tilegen.layout import FragmentLayout, Layout, bank_conflicts
 DATA = Path(__file__).parents[1] / "data" / "layouts.json"
 ORACLE: dict[str, Any] = json.loads(DATA.read_text(encoding="utf-8"))["insts"]
 
-extents = st.lists(st.sampled_from([1, 2, 3, 4, 5]), min_size=0, max_size=4)
+extents = st.lists(st.sampled_from([1, 2, 3, 4]), max_size=4).filter(lambda e: prod(e) <= 64)
+# A loaded machine is no fault of the code.
+unhurried = settings(deadline=None)
 
 
 @st.composite
@@ -39,6 +41,7 @@ def layouts(draw: st.DrawFn) -> Layout:
     return Layout(tuple(shape), tuple(draw(st.integers(0, 12)) for _ in shape))
 
 
+@unhurried
 @given(layouts())
 def test_a_number_is_the_sum_of_its_digits(layout: Layout) -> None:
     for number in range(layout.size):
@@ -54,6 +57,7 @@ def test_a_number_is_the_sum_of_its_digits(layout: Layout) -> None:
     assert layout.cosize == 1 + max(layout)
 
 
+@unhurried
 @given(bijections())
 def test_the_inverse_leads_back_from_both_sides(layout: Layout) -> None:
     inverse = layout.inverse()
@@ -62,6 +66,7 @@ def test_the_inverse_leads_back_from_both_sides(layout: Layout) -> None:
     assert [layout(inverse(n)) for n in range(layout.size)] == list(range(layout.size))
 
 
+@unhurried
 @given(layouts(), layouts())
 def test_composition_is_pointwise_or_refused(outer: Layout, inner: Layout) -> None:
     try:
@@ -72,6 +77,7 @@ def test_composition_is_pointwise_or_refused(outer: Layout, inner: Layout) -> No
     assert list(composed) == [outer(index) for index in inner]
 
 
+@unhurried
 @given(st.data())
 def test_composition_with_a_permutation_of_the_same_digits_succeeds(data: st.DataObject) -> None:
     # The digits of `inner` land on whole digits of `outer`, so refusing would be a fault.
@@ -83,6 +89,7 @@ def test_composition_with_a_permutation_of_the_same_digits_succeeds(data: st.Dat
     assert composed.is_bijection()
 
 
+@unhurried
 @given(layouts())
 def test_the_simplified_layout_is_the_same_map_with_no_digit_to_spare(layout: Layout) -> None:
     simple = layout.simplified()
@@ -92,12 +99,14 @@ def test_the_simplified_layout_is_the_same_map_with_no_digit_to_spare(layout: La
     assert all(extent * step != following for extent, step, following in runs)
 
 
+@unhurried
 @given(layouts(), layouts())
 def test_concat_counts_the_first_layout_fastest(first: Layout, second: Layout) -> None:
     joined = Layout.concat(first, second)
     assert list(joined) == [a + b for b in second for a in first]
 
 
+@unhurried
 @given(layouts())
 def test_injective_and_bijective_are_what_counting_says(layout: Layout) -> None:
     taken = list(layout)
@@ -155,7 +164,7 @@ def test_only_a_bijection_has_an_inverse(layout: Layout) -> None:
     ],
 )
 def test_a_composition_that_falls_between_digits_is_refused(outer: Layout, inner: Layout) -> None:
-    with pytest.raises(ValueError, match="does not fall on whole digits|reaches beyond"):
+    with pytest.raises(ValueError, match=r"does not fall on whole digits|reaches beyond"):
         outer.compose(inner)
 
 
@@ -234,12 +243,15 @@ def test_an_incomplete_fragment_is_noticed(
     assert not FragmentLayout(rows, cols, lane, value).is_complete()
 
 
+@unhurried
 @given(bijections(), st.data())
 def test_owners_and_call_agree(layout: Layout, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(layout.shape)))
     lane = Layout(layout.shape[:cut], layout.stride[:cut])
     value = Layout(layout.shape[cut:], layout.stride[cut:])
-    rows = data.draw(st.sampled_from([d for d in range(1, layout.size + 1) if layout.size % d == 0]))
+    rows = data.draw(
+        st.sampled_from([d for d in range(1, layout.size + 1) if layout.size % d == 0])
+    )
     fragment = FragmentLayout(rows, layout.size // rows, lane, value)
     assert fragment.is_complete()
     assert fragment.lanes * fragment.values == prod(layout.shape)
@@ -273,7 +285,7 @@ def strided(bytes_apart: int, lanes: int = 32) -> Iterator[int]:
         ),
         pytest.param(strided(4, 64), 4, 0, id="64 lanes, two halves"),
         pytest.param(strided(128, 64), 4, 62, id="64 lanes, one bank"),
-        pytest.param(strided(256, 1), 256, 0, id="wider than all banks, and no slower than it must"),
+        pytest.param(strided(256, 1), 256, 0, id="wider than all banks"),
         pytest.param(iter(()), 4, 0, id="nobody"),
     ],
 )
