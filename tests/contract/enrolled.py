@@ -1,0 +1,146 @@
+"""Who takes the contract tests: every backend, on every arch with a device here, in every form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+
+import tilegen as tg
+from tilegen import registry
+from tilegen.backend import Device, Form, TypeCombination
+from tilegen.errors import BackendError, PlanError
+
+# The eight layouts of A, B, C and D in which every choice of any three of them stands: d = a ^ b ^ c.
+EIGHT = [f"{i:03b}" + str(f"{i:03b}".count("1") % 2) for i in range(8)]
+SPECS: dict[str, dict[str, Any]] = {
+    "plain": {"block": (32, 32, 16), "warp": (16, 32)},
+    "odd_tiles": {"block": (24, 40, 7), "warp": (24, 20), "stages": 3},
+    "one_stage": {"block": (32, 16, 8), "warp": (16, 16), "stages": 1},
+    "tiny_warp": {"block": (16, 16, 4), "warp": (8, 4)},
+    "deep": {"block": (16, 32, 8), "warp": (16, 16), "stages": 4},
+    "batched_bias": {
+        "block": (32, 32, 16),
+        "warp": (32, 16),
+        "batch": "strided",
+        "epilogue": [{"op": "bias"}, {"op": "relu"}, {"op": "residual"}],
+    },
+    "batched_scale": {
+        "block": (16, 48, 8),
+        "warp": (16, 16),
+        "batch": "strided",
+        "epilogue": [
+            {"op": "scale", "along": "m"},
+            {"op": "bias", "along": "m"},
+            {"op": "clamp", "low": -40, "high": 50},
+        ],
+    },
+    "activations": {
+        "block": (32, 32, 16),
+        "warp": (32, 32),
+        "epilogue": [{"op": "gelu"}, {"op": "silu"}, {"op": "gelu_tanh"}],
+    },
+}
+SPECS = {
+    name: {
+        **data,
+        "layout": {x: ("row", "col")[int(bit)] for x, bit in zip("abcd", bits, strict=True)},
+    }
+    for (name, data), bits in zip(SPECS.items(), EIGHT, strict=True)
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One form of one backend on one device, with the types it multiplies."""
+
+    backend: str
+    device: Device
+    form: Form
+    types: TypeCombination
+
+    def __str__(self) -> str:
+        t = self.types
+        types = t.a if t.a == t.b == t.acc else f"{t.a}-{t.b}-{t.acc}"
+        return f"{self.backend}-{self.device.arch.name}-{self.form.name}-{types}"
+
+    def spec(self, name: str) -> tg.TileSpec:
+        """The spec of this name in the target's form and types.
+
+        Where its tiles are refused, the next larger ones that are not.
+        """
+        c, d = self.types.outputs[0]
+        data = {
+            **SPECS[name],
+            "types": {"a": self.types.a, "b": self.types.b, "acc": self.types.acc, "c": c, "d": d},
+            "pins": {self.backend: {"form": self.form.name}},
+        }
+        refusal = None
+        for m, n, k in (
+            (x, y, z) for z in (1, 2, 4, 8, 16) for x in (1, 2, 4, 8) for y in (x, 2 * x)
+        ):
+            (bm, bn, bk), (wm, wn) = SPECS[name]["block"], SPECS[name]["warp"]
+            spec = tg.TileSpec(
+                **{**data, "block": (bm * m, bn * n, bk * k), "warp": (wm * m, wn * n)}
+            )
+            try:
+                tg.lower(spec, self.backend, self.device.arch)
+            except PlanError as error:
+                refusal = refusal or error
+            else:
+                return spec
+        raise AssertionError(f"no tiles like those of {name!r} are legal on {self}: {refusal}")
+
+
+def _found() -> Iterator[Any]:
+    """A parameter for each target; for a backend without any, one that is skipped and says why."""
+    for name in registry.names():
+        try:
+            backend = registry.get(name)
+        except BackendError as error:
+            yield pytest.param(None, id=name, marks=pytest.mark.skip(reason=str(error)))
+            continue
+        by_arch: dict[str, Device] = {}
+        for device in backend.devices():
+            by_arch.setdefault(device.arch.name, device)
+        if not by_arch:
+            ways = "; ".join(f"{m.what}: {m.command}" for m in backend.missing())
+            reason = f"no {name} device is here: {ways or 'nothing can be installed for one'}"
+            yield pytest.param(None, id=name, marks=pytest.mark.skip(reason=reason))
+        for device in by_arch.values():
+            for form in backend.forms(device.arch):
+                for types in form.types(device.arch):
+                    target = Target(name, device, form, types)
+                    yield pytest.param(target, id=str(target))
+
+
+TARGETS = list(_found())
+targets = pytest.mark.parametrize("target", TARGETS)
+
+
+def named(*names: str) -> pytest.MarkDecorator:
+    """Run the test for these specs; for all of them, if none is named."""
+    return pytest.mark.parametrize("name", names or tuple(SPECS))
+
+
+@cache
+def kernel(target: Target, name: str) -> tg.Kernel:
+    """The target's kernel for a spec, built once in this process."""
+    return build(target, target.spec(name))
+
+
+def build(target: Target, spec: tg.TileSpec) -> tg.Kernel:
+    plan = tg.lower(spec, target.backend, target.device.arch)
+    assert plan.form == target.form.name
+    return tg.load(tg.emit(plan), target.device)
+
+
+def present() -> list[Target]:
+    """The targets that run here."""
+    return [parameter.values[0] for parameter in TARGETS if parameter.values[0] is not None]
+
+
+__all__ = ["SPECS", "TARGETS", "Target", "build", "kernel", "named", "present", "targets"]

@@ -1,0 +1,432 @@
+"""The contract of every generated kernel: nine points and the cases from public bug reports.
+
+Registering a backend enrols it. Numbers in brackets are rows of the table of cases; the checks of
+:func:`tilegen.testing.check_problem` (every element, the guard band round D, NaN round the operands)
+run in each of them.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import numpy as np
+import pytest
+from contract.enrolled import Target, kernel, named, targets
+
+import tilegen as tg
+from tilegen.bounds import BIAS_SIGMAS
+from tilegen.dtypes import DTYPES
+from tilegen.testing import Problem, View, apply_epilogue, check_problem, make_arrays
+
+WIDE = View(multiple=16)
+UNALIGNED = View(offset=1, pad=1)
+Array = np.ndarray[Any, Any]
+
+
+def views(view: View) -> dict[str, View]:
+    return dict.fromkeys("abcd", view)
+
+
+def dtype(target: Target, operand: str) -> np.dtype[Any]:
+    return DTYPES[getattr(target.types, operand)].numpy
+
+
+def matrix(shape: tuple[int, ...], kind: np.dtype[Any], majorness: str, seed: int = 0) -> Array:
+    """Small whole numbers in the majorness asked for."""
+    values = np.random.default_rng(seed).integers(-3, 4, shape).astype(kind)
+    if majorness == "row":
+        return values
+    return np.swapaxes(np.ascontiguousarray(np.swapaxes(values, -1, -2)), -1, -2)
+
+
+def operands(k: tg.Kernel, m: int, n: int, depth: int) -> tuple[Array, Array, Array]:
+    """A, B and C of a kernel without an epilogue."""
+    t, layout = k.plan.spec.types, k.plan.spec.layout
+    return (
+        matrix((m, depth), DTYPES[t.a].numpy, layout.a, 1),
+        matrix((depth, n), DTYPES[t.b].numpy, layout.b, 2),
+        matrix((m, n), DTYPES[t.c].numpy, layout.c, 3),
+    )
+
+
+def bits(array: Array) -> bytes:
+    return np.ascontiguousarray(array).tobytes()
+
+
+# Sizes, tails and depths
+
+
+@targets
+@named()
+@pytest.mark.parametrize("view", [WIDE, UNALIGNED], ids=["aligned", "unaligned"])
+@pytest.mark.parametrize("size", [(3, 7, 64), (1, 1, 1), (1, 105, 107), (65, 33, 17)], ids=str)
+def test_small_and_odd_sizes(target: Target, name: str, size: Any, view: View) -> None:
+    """[4]"""
+    check_problem(kernel(target, name), Problem(*size, beta=2.0, views=views(view)))
+    check_problem(kernel(target, name), Problem(*size, alpha=0.5, values="normal"))
+
+
+@targets
+@named()
+def test_every_entry_runs(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    bm, bn, bk = k.plan.block
+    tries = [
+        views(WIDE),
+        views(UNALIGNED),
+        views(View(broadcast="none", pad=3)),
+        {**views(WIDE), "a": View(broadcast="cols"), "b": View(broadcast="rows")},
+        {**views(WIDE), "a": View(broadcast="rows"), "b": View(broadcast="cols")},
+    ]
+    ran = {
+        check_problem(k, Problem(m, n, 2 * bk + 1, beta=-1.0, values=v, views=view)).entry
+        for view in tries
+        for m, n in ((2 * bm, 2 * bn), (bm + 1, bn + 1))
+        for v in ("integers", "normal")
+    }
+    assert ran == {entry.name for entry in k.plan.main_entries}
+
+
+@targets
+@named()
+def test_every_depth(target: Target, name: str) -> None:
+    """[6] Tiles of K fewer than the stages, a multiple of them and not, and every tail."""
+    k = kernel(target, name)
+    bm, bn, bk = k.plan.block
+    stages = k.plan.spec.stages
+    for depth in {1, bk - 1, bk, bk + 1, 2 * bk, stages * bk - 1, stages * bk + bk, 3 * bk + 2}:
+        for view in (WIDE, UNALIGNED):
+            check_problem(k, Problem(bm, bn, depth, views=views(view)))
+            check_problem(k, Problem(bm + 1, bn - 1, depth, views=views(view)))
+
+
+@targets
+@named()
+def test_every_element_at_its_own_place(target: Target, name: str) -> None:
+    """[8]"""
+    k = kernel(target, name)
+    bm, bn, _ = k.plan.block
+    for m in (bm - 1, bm, bm + 1, 2 * bm + 1):
+        for n in (bn - 1, bn, bn + 1, 2 * bn + 1):
+            check_problem(k, Problem(m, n, m, values="position"))
+
+
+@targets
+@named()
+@pytest.mark.parametrize("beta", [0.0, 2.0])
+def test_empty_sizes(target: Target, name: str, beta: float) -> None:
+    """[12] Nothing is launched without an output; K = 0 leaves epilogue(beta * C)."""
+    k = kernel(target, name)
+    for size in ((0, 5, 3), (5, 0, 3), (0, 0, 0), (0, 5, 0)):
+        assert check_problem(k, Problem(*size, beta=beta)).entry == ""
+    for size in ((5, 7, 0), (65, 33, 0)):
+        check_problem(k, Problem(*size, beta=beta))
+        check_problem(k, Problem(*size, beta=beta, in_place=True))
+
+
+@targets
+@named("plain")
+def test_no_depth_is_beta_c_whatever_alpha_is(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    a, b, c = operands(k, 5, 7, 0)
+    for alpha in (float("nan"), float("inf"), -1.0):
+        assert np.array_equal(k(a, b, c, alpha=alpha, beta=2), 2 * c)
+        assert np.array_equal(k(a, b, alpha=alpha), 0 * c)
+
+
+# What is read and what is written
+
+
+@targets
+@named()
+def test_poisoned_c_does_not_leak(target: Target, name: str) -> None:
+    """[13]"""
+    for in_place in (False, True):
+        for size in ((65, 33, 17), (64, 96, 32)):
+            problem = Problem(*size, poison_c=True, in_place=in_place)
+            check_problem(kernel(target, name), problem)
+
+
+@targets
+@named("plain", "odd_tiles", "batched_bias", "activations")
+def test_alpha_zero_reads_neither_a_nor_b(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    for beta in (0.0, 2.0):
+        problem = Problem(35, 41, 19, alpha=0.0, beta=beta)
+        arrays = make_arrays(problem, k.plan.spec)
+        c = None if arrays.c is None else arrays.c.astype(np.float64)
+        arrays.a[...] = np.nan
+        arrays.b[...] = np.inf
+        got = k(arrays.a, arrays.b, arrays.c, alpha=0.0, beta=beta, **arrays.extras)
+        value = np.zeros(got.shape) if c is None else beta * c
+        want, slack = apply_epilogue(k.plan.spec, value, 0 * value, arrays.extras)
+        assert np.all(np.abs(got.astype(np.float64) - want) <= slack)
+
+
+@targets
+@named()
+def test_c_and_d_may_be_one_array(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    for view in (WIDE, UNALIGNED):
+        for size in ((32, 48, 16), (37, 29, 21)):
+            check_problem(k, Problem(*size, beta=-1.0, in_place=True, views=views(view)))
+
+
+@targets
+@named()
+def test_broadcasts(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    batched = k.plan.spec.batch == "strided"
+    for operand in "abc":
+        for axis in ("rows", "cols", "all", *(("batch",) if batched else ())):
+            view = {operand: View(broadcast=axis)}  # type: ignore[arg-type]
+            count = 3 if batched else None
+            check_problem(k, Problem(35, 41, 19, batch=count, beta=2.0, views=view))
+
+
+@targets
+@named("batched_bias", "batched_scale")
+def test_batches(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    for count in (None, 0, 1, 3):
+        for view in (WIDE, UNALIGNED):
+            problem = Problem(35, 41, 19, batch=count, beta=2.0, views=views(view))
+            outcome = check_problem(k, problem)
+            assert bool(outcome.entry) == (count != 0)
+            check_problem(k, Problem(35, 41, 0, batch=count, beta=2.0, in_place=True))
+
+
+@targets
+@named("batched_scale")
+def test_one_matrix_serves_every_batch(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    arrays = make_arrays(Problem(19, 23, 11, batch=3), k.plan.spec)
+    whole = k(arrays.a, arrays.b, **arrays.extras)
+    for i in range(3):
+        alone = k(arrays.a[i], arrays.b[i], **arrays.extras)
+        assert bits(alone) == bits(whole[i])
+    shared = k(arrays.a, arrays.b[1], **arrays.extras)
+    assert bits(shared[2]) == bits(k(arrays.a[2], arrays.b[1], **arrays.extras))
+
+
+@targets
+@named("plain", "tiny_warp")
+@pytest.mark.parametrize("offset", [1, 2, 3, 5])
+def test_offsets_and_odd_leading_dimensions(target: Target, name: str, offset: int) -> None:
+    """[3, 22]"""
+    for pad in (0, 1, 3):
+        problem = Problem(67, 45, 33, beta=1.0, views=views(View(pad=pad, offset=offset)))
+        check_problem(kernel(target, name), problem)
+
+
+# Values
+
+
+@targets
+@named("plain", "odd_tiles", "deep")
+def test_nan_rows_stay_in_their_rows(target: Target, name: str) -> None:
+    """[15]"""
+    k = kernel(target, name)
+    a, b, _ = operands(k, 16, 33, 32 + 5)
+    a[0], a[1:] = 1, np.nan
+    got = k(a, b)
+    assert np.array_equal(got[0].astype(np.float64), b.astype(np.float64).sum(axis=0))
+    assert np.isnan(got[1:]).all()
+
+
+@targets
+@named()
+def test_nan_and_inf_follow_ieee(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    spec = k.plan.spec
+    arrays = make_arrays(Problem(37, 41, 19, beta=2.0), spec)
+    a, b, c = arrays.a, arrays.b, arrays.c
+    assert c is not None
+    a[3, 4], a[5, 0], a[7, 18] = np.nan, np.inf, -np.inf
+    b[2, 6], b[1, 9], c[11, 12], c[13, 14], c[15, 1] = np.nan, np.inf, np.nan, np.inf, -np.inf
+    got = k(a, b, c, beta=2.0, **arrays.extras).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        product = np.einsum("mk,kn->mn", a.astype(np.float64), b.astype(np.float64))
+        value = product + 2.0 * c.astype(np.float64)
+        want, slack = apply_epilogue(spec, value, np.zeros_like(value), arrays.extras)
+    assert np.array_equal(np.isnan(got), np.isnan(want))
+    there = ~np.isnan(want)
+    finite = np.isfinite(want)
+    assert np.array_equal(got[there & ~finite], want[there & ~finite])
+    assert np.all(np.abs(got[finite] - want[finite]) <= slack[finite])
+
+
+@targets
+@named("plain")
+def test_ties_round_to_even(target: Target, name: str) -> None:
+    """[18] Products half-way between two values, of either sign; NumPy rounds them to even."""
+    k = kernel(target, name)
+    out = DTYPES[k.plan.spec.types.d].numpy
+    half = 2.0 ** -((DTYPES[k.plan.spec.types.d].bits == 64) * 15 + 12)
+    odd = 1 + half * np.arange(1, 512, 2)
+    a = (odd * np.where(np.arange(odd.size) % 3, 1, -1)).astype(dtype(target, "a"))[:, None]
+    b = odd.astype(dtype(target, "b"))[None, :]
+    a_placed = a if k.plan.spec.layout.a == "row" else np.asfortranarray(a)
+    want = (a.astype(np.float64) * b.astype(np.float64)).astype(out)
+    assert np.array_equal(k(a_placed, b), want)
+    exact = a.astype(np.longdouble) * b.astype(np.longdouble)
+    assert np.any(exact != want.astype(np.longdouble))
+
+
+@targets
+@named("plain", "odd_tiles")
+def test_rounding_is_unbiased(target: Target, name: str) -> None:
+    """[18] The mean signed error of 1e5 sums, in units of the bound."""
+    outcome = check_problem(kernel(target, name), Problem(320, 320, 33, values="normal"))
+    assert abs(outcome.signed_mean) <= BIAS_SIGMAS / np.sqrt(outcome.elements)
+
+
+@targets
+@named()
+def test_the_same_bits_every_time(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    arrays = make_arrays(Problem(69, 77, 131, beta=0.5, values="normal"), k.plan.spec)
+    runs = {
+        bits(k(arrays.a, arrays.b, arrays.c, beta=0.5, alpha=1.5, **arrays.extras))
+        for _ in range(3)
+    }
+    assert len(runs) == 1
+
+
+# Offsets of more than 31 and 32 bits
+
+
+def sparse(elements: int, kind: np.dtype[Any]) -> Array:
+    """Zeros of which only the pages that are touched take memory."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    try:
+        memory = mmap.mmap(-1, elements * kind.itemsize, flags=flags)
+    except (OSError, ValueError, OverflowError) as error:
+        pytest.skip(f"{elements * kind.itemsize} bytes of address space cannot be mapped: {error}")
+    return np.frombuffer(memory, kind)
+
+
+def far_apart(shape: tuple[int, int], kind: np.dtype[Any], majorness: str, ld: int) -> Array:
+    slow, fast = shape if majorness == "row" else shape[::-1]
+    room = sparse((slow - 1) * ld + fast, kind)
+    view = np.lib.stride_tricks.as_strided(
+        room, (slow, fast), (ld * kind.itemsize, kind.itemsize), writeable=True
+    )
+    return view if majorness == "row" else view.T
+
+
+@targets
+@named("plain", "odd_tiles")
+@pytest.mark.parametrize("operand", ["a", "b", "c", "d"])
+@pytest.mark.parametrize("ld", [2**30 + 8, 2**31 + 7], ids=["2**30+8", "2**31+7"])
+def test_huge_strides(target: Target, name: str, operand: str, ld: int) -> None:
+    """[10] The last row lies beyond 2**31 elements, and beyond 2**32 bytes."""
+    if target.device.arch.kind != "cpu":
+        pytest.skip(f"{target.device.name} copies host arrays, and {4 * ld >> 30} GiB are too many")
+    k = kernel(target, name)
+    layout = k.plan.spec.layout
+    a, b, c = operands(k, 3, 3, 3)
+    arrays = {"a": a, "b": b, "c": c, "d": np.zeros((3, 3), DTYPES[k.plan.spec.types.d].numpy)}
+    arrays["d"] = np.asarray(arrays["d"], order="C" if layout.d == "row" else "F")
+    want = a.astype(np.float64) @ b.astype(np.float64) + 2.0 * c
+    far = far_apart((3, 3), arrays[operand].dtype, getattr(layout, operand), ld)
+    far[...] = arrays[operand]
+    arrays[operand] = far
+    got = k(arrays["a"], arrays["b"], arrays["c"], beta=2, out=arrays["d"])
+    assert got is arrays["d"]
+    assert np.array_equal(got, want)
+
+
+# Refusals
+
+
+def refused(k: tg.Kernel, *arrays: Any, **options: Any) -> str:
+    with pytest.raises(tg.LaunchError) as caught:
+        k(*arrays, **options)
+    return str(caught.value)
+
+
+@targets
+@named("plain", "odd_tiles", "one_stage", "tiny_warp", "deep")
+def test_the_wrong_majorness_names_the_layout(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    layout = k.plan.spec.layout
+    right = dict(zip("abc", operands(k, 9, 11, 13), strict=True))
+    right["d"] = np.asarray(right["c"], order="C" if layout.d == "row" else "F").copy(order="K")
+    for operand in "abcd":
+        other = "C" if getattr(layout, operand) == "col" else "F"
+        arrays = {**right, operand: np.array(right[operand], order=other)}
+        message = refused(k, arrays["a"], arrays["b"], arrays["c"], beta=1, out=arrays["d"])
+        assert f"{operand}:" in message
+        assert f"layout.{operand}" in message
+
+
+@targets
+@named("plain")
+def test_strides_that_are_not_taken(target: Target, name: str) -> None:
+    """[22]"""
+    k = kernel(target, name)
+    a, b, c = operands(k, 9, 11, 13)
+    assert "negative" in refused(k, a[::-1], b)
+    assert "negative" in refused(k, a, b[:, ::-1])
+    assert "negative" in refused(k, a, b, c[::-1], beta=1)
+    assert "negative" in refused(k, a, b, out=c[::-1])
+    wide = operands(k, 9, 11, 26)[0]
+    assert "layout.a" in refused(k, wide[:, ::2], b)
+    room = np.zeros((2, 11), DTYPES[k.plan.spec.types.d].numpy)
+    same = np.lib.stride_tricks.as_strided(room, (9, 11), (0, room.itemsize), writeable=True)
+    assert "stride of 0" in refused(k, a, b, out=same)
+
+
+@targets
+@named("plain")
+def test_strides_of_axes_with_one_element_never_count(target: Target, name: str) -> None:
+    """[22] A view of one row whose strides are (1, 1), and slices with an offset."""
+    k = kernel(target, name)
+    a, b, _ = operands(k, 1, 11, 13)
+    odd = np.lib.stride_tricks.as_strided(a, (1, 13), (a.itemsize, a.itemsize))
+    assert np.array_equal(k(odd, b), a @ b)
+    x, y, z = operands(k, 12, 17, 15)
+    got = k(x[1:9, 2:14], y[3:, 1:], z[1:9, 1:], beta=1)
+    assert np.array_equal(got, x[1:9, 2:14] @ y[3:, 1:] + z[1:9, 1:])
+
+
+@targets
+@named("plain", "batched_bias")
+def test_arrays_that_do_not_fit(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    arrays = make_arrays(Problem(9, 11, 13, beta=1.0), k.plan.spec)
+    a, b, c, out, more = arrays.a, arrays.b, arrays.c, arrays.out, arrays.extras
+    assert c is not None
+    wrong = np.dtype(np.float32 if a.dtype == np.float64 else np.float64)
+    assert "type" in refused(k, a.astype(wrong), b, **more)
+    assert "type" in refused(k, a, b, out=out.astype(wrong), **more)
+    assert "agree" in refused(k, a[:, 1:], b, **more)
+    assert refused(k, a, b, c[1:], beta=1, **more).startswith("c:")
+    assert refused(k, a, b, out=out[1:], **more).startswith(("d:", "out:"))
+    assert "dimensions" in refused(k, a[0], b, **more)
+    assert "ndarray" in refused(k, a.tolist(), b, **more)
+    assert "needs c" in refused(k, a, b, beta=1, **more)
+    assert "number" in refused(k, a, b, alpha="2", **more)
+    locked = out.copy(order="K")
+    locked.flags.writeable = False
+    assert "read-only" in refused(k, a, b, out=locked, **more)
+    assert "bias" in refused(k, a, b, **({} if more else {"bias": np.zeros(11, a.dtype)}))
+
+
+@targets
+@named("plain", "odd_tiles")
+def test_an_output_over_an_input_is_refused(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    layout = k.plan.spec.layout
+    a, b, c = operands(k, 8, 8, 8)
+    if layout.a == layout.d:
+        assert "overlaps a" in refused(k, a, b, out=a)
+    if layout.b == layout.d:
+        assert "overlaps b" in refused(k, a, b, out=b)
+    room = np.zeros(200, c.dtype)
+    order: Any = "C" if layout.d == "row" else "F"
+    moved = np.ndarray((8, 8), c.dtype, room, offset=8 * c.itemsize, order=order)
+    other = np.ndarray((8, 8), c.dtype, room, order="C" if layout.c == "row" else "F")
+    assert "overlaps c" in refused(k, a, b, other, beta=1, out=moved)

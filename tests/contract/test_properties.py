@@ -1,0 +1,120 @@
+"""Specs drawn at random: refused in words that help, or a kernel that is right; equal across backends."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from contract.enrolled import Target, build, kernel, named, present, targets
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import tilegen as tg
+from tilegen.errors import PlanError
+from tilegen.rules import Violation
+from tilegen.testing import Problem, check_problem, make_arrays, problems, specs
+
+# The same draws every time, and no shrinking: every further spec is a further compilation.
+FIXED = settings(
+    max_examples=15,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def in_form(spec: tg.TileSpec, target: Target) -> tg.TileSpec:
+    t, (c, d) = target.types, target.types.outputs[0]
+    return spec.replace(
+        pins={target.backend: {"form": target.form.name}},
+        types={"a": t.a, "b": t.b, "acc": t.acc, "c": c, "d": d},
+    )
+
+
+def check_refusal(error: PlanError, spec: tg.TileSpec, target: Target) -> None:
+    """It names a field of the spec, a need, and a nearest value that keeps the rule, if any."""
+    assert error.violations
+    for violation in error.violations:
+        assert isinstance(violation, Violation)
+        field = re.split(r"[.\[]", violation.field)[0]
+        assert field in tg.TileSpec.model_fields
+        assert violation.field in str(error)
+        assert violation.need in str(error)
+        assert violation.nearest in str(error)
+        extent = re.fullmatch(r"(block|warp)\[(\d)\]", violation.field)
+        if not (extent and violation.nearest):
+            continue
+        values = list(getattr(spec, extent[1]))
+        values[int(extent[2])] = int(violation.nearest)
+        try:
+            build(target, spec.replace(**{extent[1]: tuple(values)}))
+        except PlanError as again:
+            assert violation.rule not in {v.rule for v in again.violations}  # type: ignore[attr-defined]
+
+
+@targets
+def test_a_spec_is_refused_in_words_or_its_kernel_is_right(target: Target) -> None:
+    built: list[str] = []
+
+    @FIXED
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        spec = in_form(data.draw(specs(target.backend, target.device.arch)), target)
+        try:
+            one = build(target, spec)
+        except PlanError as error:
+            check_refusal(error, spec, target)
+            return
+        built.append(one.plan.name)
+        for problem in data.draw(st.lists(problems(one.plan), min_size=10, max_size=10)):
+            check_problem(one, problem)
+
+    check()
+    assert len(set(built)) >= 3, "almost every spec was refused: the strategy does not fit the form"
+
+
+@targets
+@pytest.mark.parametrize(
+    "change",
+    [{"block": (33, 32, 16)}, {"warp": (5, 7)}, {"warp": (16, 31)}, {"block": (2048, 2048, 512)}],
+    ids=str,
+)
+def test_odd_changes_are_refused_in_words_or_run(target: Target, change: dict[str, Any]) -> None:
+    spec = target.spec("plain").replace(**change)
+    try:
+        one = build(target, spec)
+    except PlanError as error:
+        check_refusal(error, spec, target)
+    else:
+        check_problem(one, Problem(37, 41, 19, beta=1.0))
+
+
+@named("plain", "odd_tiles", "batched_bias", "batched_scale")
+def test_whole_numbers_give_the_same_bits_on_every_backend(name: str) -> None:
+    by_types: dict[str, list[Target]] = {}
+    for target in present():
+        by_types.setdefault(str(target.types), []).append(target)
+    groups = [group for group in by_types.values() if len(group) > 1]
+    if not groups:
+        pytest.skip("fewer than two targets here multiply the same types: nothing to compare")
+
+    @FIXED
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        for group in groups:
+            drawn = data.draw(problems(kernel(group[0], name).plan))
+            problem = replace(drawn, values="integers", alpha=2.0, beta=-1.0)
+            results = {}
+            for target in group:
+                one = kernel(target, name)
+                arrays = make_arrays(problem, one.plan.spec)
+                got = one(arrays.a, arrays.b, arrays.c, alpha=2.0, beta=-1.0, **arrays.extras)
+                results[str(target)] = np.ascontiguousarray(got).tobytes()
+            assert len(set(results.values())) == 1, f"{sorted(results)} differ on {problem}"
+
+    check()
