@@ -66,7 +66,8 @@ def test_a_template_decides_nothing(path: Path) -> None:
     "text",
     [
         "{{ a + 1 }}", "{{ a | upper }}", "{{ f(a) }}", "{% set a = 1 %}", "{% if a == 1 %}x{% endif %}",
-        "{% macro m() %}{% endmacro %}", "{% for x in f() %}{% endfor %}", "{% for x in y if x %}{% endfor %}",
+        "{% macro m() %}{% endmacro %}", "{% for x in f() %}{% endfor %}",
+        "{% for x in y if x %}{% endfor %}",
         "{% if a %}{% if b %}x{% endif %}{% endif %}", "{% if a %}x{% elif b %}y{% endif %}", "{{ 'x' }}",
         "{% include a ~ '.j2' %}", "{{ a if b else c }}", "{% raw %}x{% endraw %}{{ -a }}",
     ],
