@@ -9,15 +9,19 @@ import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
+    StrictBool,
+    StrictStr,
     StringConstraints,
     ValidationError,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
@@ -32,7 +36,11 @@ PinValue = str | int | bool | tuple[int, ...]
 Extent = Annotated[int, Field(ge=1, le=65536, strict=True)]
 # A C identifier and a file name on every system: nothing else reaches the text or the folder.
 # Pydantic's engine (Rust) and JSON Schema's (ECMA) both read $ as the very end of the text.
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$", strict=True)]
+Bound = Annotated[float, Field(strict=True)]
+# Strict, so that pins are kept as written: 1.0, "1" and true are not turned into 1.
+_PinInt = Annotated[int, Field(ge=-(2**31), lt=2**31, strict=True)]
+_Pin = StrictStr | StrictBool | _PinInt | tuple[_PinInt, ...]
 PIN_TEXT = re.compile(r"[A-Za-z0-9_.]{1,64}")
 
 
@@ -40,7 +48,26 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Types(_Record):
+class _PerOperand(_Record):
+    """A table with one value per operand, where D follows C unless it has its own."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _d_follows_c(cls, data: Any) -> Any:
+        # A value that is no choice is left to be refused once, as C's.
+        choices = get_args(cls.model_fields["c"].annotation)
+        if isinstance(data, Mapping) and "d" not in data and data.get("c") in choices:
+            return {**data, "d": data["c"]}
+        return data
+
+    @model_serializer(mode="wrap")
+    def _d_beside_c(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A default D that is left out beside another C would be read back as C's.
+        data: dict[str, Any] = handler(self)
+        return {**data, "d": vars(self)["d"]} if "c" in data else data
+
+
+class Types(_PerOperand):
     """Element types of A, B, the accumulator, C and D."""
 
     a: TypeName = "f32"
@@ -49,28 +76,14 @@ class Types(_Record):
     c: TypeName = "f32"
     d: TypeName = Field(default="f32", description="the output; left out, the type of C")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _d_follows_c(cls, data: Any) -> Any:
-        if isinstance(data, Mapping) and "d" not in data and "c" in data:
-            return {**data, "d": data["c"]}
-        return data
 
-
-class Layouts(_Record):
+class Layouts(_PerOperand):
     """Row- or column-major, for each operand."""
 
     a: Majorness = "row"
     b: Majorness = "row"
     c: Majorness = "row"
     d: Majorness = Field(default="row", description="left out, the majorness of C")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _d_follows_c(cls, data: Any) -> Any:
-        if isinstance(data, Mapping) and "d" not in data and "c" in data:
-            return {**data, "d": data["c"]}
-        return data
 
 
 class EpilogueStep(_Record):
@@ -80,8 +93,8 @@ class EpilogueStep(_Record):
     along: Literal["m", "n"] | None = Field(
         default=None, description="bias and scale: the axis that the vector runs along"
     )
-    low: float | None = Field(default=None, description="clamp: the lower bound")
-    high: float | None = Field(default=None, description="clamp: the upper bound")
+    low: Bound | None = Field(default=None, description="clamp: the lower bound")
+    high: Bound | None = Field(default=None, description="clamp: the upper bound")
 
     @model_validator(mode="after")
     def _fits_its_op(self) -> Self:
@@ -95,6 +108,8 @@ class EpilogueStep(_Record):
                 raise ValueError("clamp needs 'low' and 'high'")
             if self.low > self.high:
                 raise ValueError(f"clamp has low = {self.low} above high = {self.high}")
+            for bound in ("low", "high"):  # -0.0 equals 0.0, so they must have one digest
+                object.__setattr__(self, bound, getattr(self, bound) + 0.0)
         elif self.low is not None or self.high is not None:
             raise ValueError(f"{self.op} takes neither 'low' nor 'high'")
         return self
@@ -158,11 +173,11 @@ class TileSpec(_Record):
     layout: Layouts = Layouts()
     batch: Literal["none", "strided"] = "none"
     epilogue: tuple[EpilogueStep, ...] = ()
-    pins: Mapping[Name, Mapping[Name, PinValue]] = Field(
+    pins: Mapping[Name, Mapping[Name, _Pin]] = Field(
         default_factory=dict, description="choices for one backend, by its name"
     )
 
-    def __init__(self, **data: Any) -> None:
+    def __init__(self, /, **data: Any) -> None:
         try:
             super().__init__(**data)
         except ValidationError as error:
@@ -265,14 +280,17 @@ class TileSpec(_Record):
         """
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
+            # Windows editors put a byte-order mark before the text.
+            text = path.read_text(encoding="utf-8-sig")
         except FileNotFoundError:
             raise SpecError(f"{path}: there is no such file; 'tilegen init' writes one") from None
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        except UnicodeDecodeError:
+            raise SpecError(f"{path}: cannot be read: it is not UTF-8 text") from None
+        except (OSError, ValueError) as error:  # ValueError: a path that holds a zero byte
+            reason = getattr(error, "strerror", None) or str(error)
             raise SpecError(f"{path}: cannot be read: {reason}") from None
         try:
-            return cls.from_json(text) if path.suffix == ".json" else cls.from_toml(text)
+            return cls.from_json(text) if path.suffix.lower() == ".json" else cls.from_toml(text)
         except SpecError as error:
             raise SpecError(f"{path}: {error}") from None
 
@@ -299,35 +317,79 @@ def explain(error: ValidationError, model: type[BaseModel] = TileSpec) -> str:
     return "; ".join(dict.fromkeys(_clause(fault, model) for fault in error.errors()))
 
 
+# What pydantic would say of "valid dictionaries" and "tuples", in the words of a TOML file.
+_NEEDS = {
+    "bool_type": "must be true or false",
+    "dict_type": "must be a table of keys and values",
+    "finite_number": "must be a finite number",
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
+    "invalid_key": "keys must be text",
+    "mapping_type": "must be a table of keys and values",
+    "model_type": "must be a table of keys and values",
+    "string_type": "must be text",
+    "string_unicode": "must be text in valid Unicode",
+    "tuple_type": "must be a list",
+}
+_NAME_NEEDS = "is not a name: lower-case letters, digits and '_', a letter first, 40 at most"
+
+
 def _clause(fault: Any, model: type[BaseModel]) -> str:
     path = [part for part in fault["loc"] if not str(part).startswith(("tuple[", "function-"))]
-    field = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
-    value, context = fault["input"], fault.get("ctx", {})
-    match fault["type"]:
+    kind, value, context = fault["type"], fault["input"], fault.get("ctx", {})
+    if path[-1:] == ["[key]"]:
+        need = _NAME_NEEDS if kind == "string_pattern_mismatch" else "is not a text"
+        return f"{_field(path[:-2])}: the key {_shown(value)} {need}"
+    if path[:1] == ["pins"] and len(fault["loc"]) > 3:
+        # One fault for each type that the value might have had; they all come to this sentence.
+        need = "must be text, true or false, a whole number under 2^31 or a list of such numbers"
+        return f"{_field(path[:3])}: {need}"
+    field = _field(path)
+    match kind:
         case "extra_forbidden":
             known = _known_keys(model, path[:-1])
             near = get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-            return f"{field!r} is not a known key{hint}"
+            return f"{_field(path, quoted=True)} is not a known key{hint}"
         case "missing":
             return f"{field} is missing"
         case "literal_error":
             near = get_close_matches(str(value), _choices(context["expected"]), n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            return f"{field} = {value!r} is not one of {context['expected']}{hint}"
+            return f"{field} = {_shown(value)} is not one of {context['expected']}{hint}"
         case "string_pattern_mismatch":
-            return (
-                f"{field} = {value!r} is not a name: lower-case letters, digits and '_', "
-                "a letter first, 40 at most"
-            )
+            return f"{field} = {_shown(value)} {_NAME_NEEDS}"
         case "value_error":
             message = str(context.get("error", fault["msg"]))
-            return f"{field}: {message}" if field else message
-        case "too_long" | "missing_argument" | "too_short":
-            return f"{field}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
+            return f"{field}: {message}" if field and not message.startswith(field) else message
+        case "too_long":
+            return f"{field} has {context['actual_length']} values; {context['max_length']} is all"
+        case "greater_than_equal":
+            return f"{field} = {_shown(value)}: must be at least {context['ge']}"
+        case "less_than_equal":
+            return f"{field} = {_shown(value)}: must be at most {context['le']}"
         case _:
-            shown = repr(value) if len(repr(value)) < 60 else type(value).__name__
-            return f"{field} = {shown}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
+            need = _NEEDS.get(kind) or f"{fault['msg'][0].lower()}{fault['msg'][1:]}"
+            return f"{field or 'a key'} = {_shown(value)}: {need}"
+
+
+def _field(path: list[Any], *, quoted: bool = False) -> str:
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).lstrip(".")
+    # Keys come from a file: one that would break the line is shown escaped.
+    odd = not text.isprintable() or len(text) >= 60
+    return _shown(text) if quoted or odd else text
+
+
+def _shown(value: Any) -> str:
+    """The value on one line, short enough for a sentence."""
+    text = repr(value)
+    if len(text) < 60:
+        return text
+    return (
+        f"{text[:40]}...{text[-1]}"
+        if isinstance(value, str)
+        else f"a value of type {type(value).__name__}"
+    )
 
 
 def _known_keys(model: type[BaseModel], path: list[Any]) -> list[str]:
