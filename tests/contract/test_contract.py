@@ -61,7 +61,9 @@ def bits(array: Array) -> bytes:
 @named()
 @pytest.mark.parametrize("view", [WIDE, UNALIGNED], ids=["aligned", "unaligned"])
 @pytest.mark.parametrize("size", [(3, 7, 64), (1, 1, 1), (1, 105, 107), (65, 33, 17)], ids=str)
-def test_small_and_odd_sizes(target: Target, name: str, size: Any, view: View) -> None:
+def test_small_and_odd_sizes(
+    target: Target, name: str, size: tuple[int, int, int], view: View
+) -> None:
     """[4]"""
     check_problem(kernel(target, name), Problem(*size, beta=2.0, views=views(view)))
     check_problem(kernel(target, name), Problem(*size, alpha=0.5, values="normal"))
@@ -180,7 +182,7 @@ def test_broadcasts(target: Target, name: str) -> None:
     batched = k.plan.spec.batch == "strided"
     for operand in "abc":
         for axis in ("rows", "cols", "all", *(("batch",) if batched else ())):
-            view = {operand: View(broadcast=axis)}  # type: ignore[arg-type]
+            view = {operand: View(broadcast=axis)}
             count = 3 if batched else None
             check_problem(k, Problem(35, 41, 19, batch=count, beta=2.0, views=view))
 
@@ -202,12 +204,13 @@ def test_batches(target: Target, name: str) -> None:
 def test_one_matrix_serves_every_batch(target: Target, name: str) -> None:
     k = kernel(target, name)
     arrays = make_arrays(Problem(19, 23, 11, batch=3), k.plan.spec)
-    whole = k(arrays.a, arrays.b, **arrays.extras)
+    more: dict[str, Any] = arrays.extras
+    whole = k(arrays.a, arrays.b, **more)
     for i in range(3):
-        alone = k(arrays.a[i], arrays.b[i], **arrays.extras)
+        alone = k(arrays.a[i], arrays.b[i], **more)
         assert bits(alone) == bits(whole[i])
-    shared = k(arrays.a, arrays.b[1], **arrays.extras)
-    assert bits(shared[2]) == bits(k(arrays.a[2], arrays.b[1], **arrays.extras))
+    shared = k(arrays.a, arrays.b[1], **more)
+    assert bits(shared[2]) == bits(k(arrays.a[2], arrays.b[1], **more))
 
 
 @targets
@@ -245,7 +248,8 @@ def test_nan_and_inf_follow_ieee(target: Target, name: str) -> None:
     assert c is not None
     a[3, 4], a[5, 0], a[7, 18] = np.nan, np.inf, -np.inf
     b[2, 6], b[1, 9], c[11, 12], c[13, 14], c[15, 1] = np.nan, np.inf, np.nan, np.inf, -np.inf
-    got = k(a, b, c, beta=2.0, **arrays.extras).astype(np.float64)
+    more: dict[str, Any] = arrays.extras
+    got = k(a, b, c, beta=2.0, **more).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         product = np.einsum("mk,kn->mn", a.astype(np.float64), b.astype(np.float64))
         value = product + 2.0 * c.astype(np.float64)
@@ -317,7 +321,7 @@ def far_apart(shape: tuple[int, int], kind: np.dtype[Any], majorness: str, ld: i
 
 
 @targets
-@named("plain", "odd_tiles")
+@named("plain", "odd_tiles", "one_stage", "tiny_warp", "deep")
 @pytest.mark.parametrize("operand", ["a", "b", "c", "d"])
 @pytest.mark.parametrize("ld", [2**30 + 8, 2**31 + 7], ids=["2**30+8", "2**31+7"])
 def test_huge_strides(target: Target, name: str, operand: str, ld: int) -> None:
@@ -355,7 +359,7 @@ def test_the_wrong_majorness_names_the_layout(target: Target, name: str) -> None
     right = dict(zip("abc", operands(k, 9, 11, 13), strict=True))
     right["d"] = np.asarray(right["c"], order="C" if layout.d == "row" else "F").copy(order="K")
     for operand in "abcd":
-        other = "C" if getattr(layout, operand) == "col" else "F"
+        other: Any = "C" if getattr(layout, operand) == "col" else "F"
         arrays = {**right, operand: np.array(right[operand], order=other)}
         message = refused(k, arrays["a"], arrays["b"], arrays["c"], beta=1, out=arrays["d"])
         assert f"{operand}:" in message
