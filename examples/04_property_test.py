@@ -1,4 +1,7 @@
-"""A property test of your own spec. Run: python -m pytest examples/04_property_test.py"""
+"""A property test of your own spec. Run: python -m pytest examples/04_property_test.py
+
+pytest comes with the [test] extra.
+"""
 
 from hypothesis import given, settings
 

@@ -129,7 +129,7 @@ class Device(Protocol):
 
     @property
     def rung(self) -> str:
-        """What a check on it shows: ``"emulator"``, ``"cpu runtime"`` or ``"device"``."""
+        """What a check on it shows: ``"emulator"``, ``"CPU runtime"`` or ``"device"``."""
 
     def load(self, binary: KernelBinary) -> Loaded:
         """The binary made ready to launch."""

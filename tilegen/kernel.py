@@ -155,8 +155,12 @@ class Kernel:
         wanted = epilogue_operands(spec)
         for name in ("bias", "scale", "residual"):
             if (given[name] is not None) != (name in wanted):
-                has = "asks for" if name in wanted else "has no"
-                raise LaunchError(f"{name}: the spec's epilogue {has} {name}")
+                if name in wanted:
+                    raise LaunchError(f"{name}: the spec's epilogue adds one; pass {name}=...")
+                raise LaunchError(f"{name}: the spec's epilogue has no {name}")
+        for name in ("a", "b"):
+            if given[name] is None:
+                raise LaunchError(f"{name}: an array is needed, not None")
         present = [array for array in (*given.values(), out) if array is not None]
         session = self.device.session(present, stream)
         operands: dict[str, Operand] = {}
@@ -319,7 +323,10 @@ class Kernel:
         kind = DTYPES[compute_type(self.plan.spec)]
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             raise LaunchError(f"{name} = {value!r} is not a real number")
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            raise LaunchError(f"{name}: it does not fit in {kind.name}") from None
         if not kind.is_float and not number.is_integer():
             raise LaunchError(f"{name} = {value} is not whole, and it is taken in {kind.name}")
         if not kind.is_float and abs(number) > kind.largest:

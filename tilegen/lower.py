@@ -54,6 +54,17 @@ def find_forms(backend: Backend, spec: TileSpec, arch: Arch) -> list[Form]:
     return chosen
 
 
+def unknown_pins(spec: TileSpec) -> list[str]:
+    """A note on each pin table of a backend that is not registered here: a typo, or not installed."""
+    known = registry.names()
+    out = []
+    for name in sorted(set(spec.pins) - set(known)):
+        near = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        out.append(f"pins.{name}: no backend of that name is registered{hint}")
+    return out
+
+
 def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> KernelPlan:
     """Lower a spec for one backend and arch.
 
@@ -85,7 +96,8 @@ def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> Kerne
         if not broken:
             plan = form.plan(candidate)
             passed = [f"form {f.name} was passed over: {b[0]}" for f, b in refused]
-            return replace(plan, notes=(*([note] if note else []), *passed, *plan.notes))
+            notes = [*([note] if note else []), *unknown_pins(spec), *passed, *plan.notes]
+            return replace(plan, notes=tuple(notes))
         worded = [replace(v, nearest=nearest_legal(candidate, v)) for v in broken]
         refused.append((form, worded))
     fewest = min((broken for _, broken in refused), key=len)

@@ -144,7 +144,8 @@ FUNCTIONS = ("relu", "clamp", "silu", "gelu", "gelu_tanh", "bias", "scale", "res
 
 
 SAYS = {
-    "wide": "contiguous axes are contiguous in memory and whole vectors are aligned",
+    "wide": "contiguous axes are contiguous in memory",
+    "aligned": "contiguous axes are contiguous in memory and whole vectors are aligned",
     "narrow": "any alignment; a step of 0 broadcasts along a contiguous axis",
 }
 
@@ -181,7 +182,9 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "entries": [
             {
                 "name": entry.name,
-                "says": SAYS[entry.variant],
+                "says": SAYS[
+                    "aligned" if plan.shared and entry.variant == "wide" else entry.variant
+                ],
                 "parameters": parameters(entry.arguments),
                 "call": _call(entry, body),
                 "wide": "1" if entry.variant == "wide" else "0",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tilegen.hardware import Arch
+from dataclasses import replace
+
+from tilegen.hardware import Arch, Instruction
 from tilegen.spec import TileSpec
 
 
@@ -13,4 +15,14 @@ def kernel_name(spec: TileSpec, arch: Arch, fragment: str) -> str:
     major = "".join("n" if getattr(layout, x) == "row" else "t" for x in "abcd")
     block = "x".join(map(str, spec.block))
     warp = "x".join(map(str, spec.warp))
-    return f"{spec.name}_{types}_{major}_b{block}_w{warp}_{fragment}_{arch.name}_{spec.digest[:8]}"
+    # The device decides between fma and mad, so two texts of one spec and arch must not share a name.
+    fused = "" if "fast_fma" in arch.features else "_mad"
+    tail = f"{fragment}{fused}_{arch.name}_{spec.digest[:8]}"
+    return f"{spec.name}_{types}_{major}_b{block}_w{warp}_{tail}"
+
+
+def as_spelled(instruction: Instruction, arch: Arch) -> Instruction:
+    """The instruction under the name that the text calls it by: ``mad`` where fma is no instruction."""
+    if "fast_fma" in arch.features:
+        return instruction
+    return replace(instruction, mnemonic=instruction.mnemonic.replace("fma", "mad", 1))

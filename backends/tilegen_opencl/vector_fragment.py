@@ -33,7 +33,7 @@ from tilegen.tiling import (
     tile_grid,
 )
 
-from .naming import kernel_name
+from .naming import as_spelled, kernel_name
 from .roles import Roles
 
 PRIVATE_LIMIT = 512 * 1024
@@ -135,7 +135,7 @@ class VectorFragment:
             arch=arch,
             form=self,
             # The narrowest one stands in, so that the rule can name what the warp tile must meet.
-            instruction=_oriented(instruction or narrowest, roles),
+            instruction=_oriented(as_spelled(instruction or narrowest, arch), roles),
             threads=threads,
             lanes=(1, 1),
             registers=(use,),

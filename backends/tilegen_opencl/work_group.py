@@ -39,7 +39,7 @@ from tilegen.tiling import (
 )
 
 from .archs import vector_fma
-from .naming import kernel_name
+from .naming import as_spelled, kernel_name
 from .roles import Roles
 
 # Neighbouring work-items that share a warp tile; no sub-group is assumed, on CPUs either.
@@ -65,7 +65,7 @@ class WorkGroup:
 
     def derive(self, spec: TileSpec, arch: Arch) -> Candidate:
         roles = Roles.of(spec)
-        instruction = vector_fma(1)
+        instruction = as_spelled(vector_fma(1), arch)
         threads = max(1, spec.warps[0]) * max(1, spec.warps[1]) * LOGICAL_LANES
         access = arch.max_access_bytes if arch.kind == "gpu" else 16
         widest = max(1, min(16, access) // DTYPES[spec.types.a].bytes)
@@ -111,7 +111,7 @@ class WorkGroup:
         use = RegisterUse(
             arch.registers.name,
             accumulators=tile[0] * tile[1],
-            operands=thread[0] + thread[1],
+            operands=tile[0] + tile[1],
             staging=sum(fetches),
             addressing=ADDRESS_REGISTERS,
             limit=arch.registers.per_lane,
@@ -210,6 +210,7 @@ class WorkGroup:
         (bm, bn, bk), (wm, wn), (lm, ln) = spec.block, spec.warp, candidate.lanes
         warps_m, warps_n = spec.warps
         (tm, tn), use = candidate.thread, candidate.registers[0]
+        rows, cols = tm * candidate.passes[0], tn * candidate.passes[1]
         vm, vn = candidate.numbers["vectors"]
         widest = candidate.numbers["widest"]
         roles = Roles.of(spec)
@@ -264,8 +265,8 @@ class WorkGroup:
             threads=candidate.threads,
             split_k=1,
             fragments=Fragments(
-                a=Fragment(wm, bk, 1, tm, (1, 1)),
-                b=Fragment(wn, bk, 1, tn, (1, 1)),
+                a=Fragment(wm, bk, 1, rows, (1, 1)),
+                b=Fragment(wn, bk, 1, cols, (1, 1)),
                 c=Fragment(wm, wn, 1, use.accumulators, (1, 1)),
             ),
             ownership={
@@ -311,7 +312,8 @@ class WorkGroup:
                 blocks_per_multiprocessor=blocks,
                 occupancy=share,
                 bound_by=bound,
-                flop_per_shared_load=2 * tm * tn / (tm + tn),
+                # The text reads all of a lane's rows and columns of one k together, passes included.
+                flop_per_shared_load=2 * rows * cols / (rows + cols),
                 flop_per_global_byte=2 * bm * bn / (bm * sizes["a"] + bn * sizes["b"]),
             ),
             numbers={

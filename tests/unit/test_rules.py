@@ -203,3 +203,27 @@ def test_the_swizzle_removes_conflicts() -> None:
     assert chosen.store_conflicts + chosen.load_conflicts <= min(
         conflicts("xor")[0], conflicts("pad")[0]
     )
+
+
+def test_a_pin_table_of_an_unknown_backend_is_noted() -> None:
+    spec = tg.TileSpec(**BASE, pins={"opnecl": {"form": "work_group"}})
+    notes = tg.lower(spec, "opencl", "gpu").notes
+    assert "pins.opnecl: no backend of that name is registered; did you mean 'opencl'?" in notes
+
+
+def test_fma_and_mad_texts_have_names_of_their_own() -> None:
+    arch = registry.get("opencl").archs["cpu"]
+    plain = replace(arch, features=frozenset())
+    plans = [tg.lower(tg.TileSpec(**BASE), "opencl", a) for a in (arch, plain)]
+    assert [plan.instruction.mnemonic for plan in plans] == ["fma(float16)", "mad(float16)"]
+    assert plans[0].name != plans[1].name
+    for plan, call in zip(plans, ("fma(row_value", "mad(row_value"), strict=True):
+        assert call in tg.emit(plan).text
+
+
+def test_passes_count_in_what_is_live_and_loaded() -> None:
+    spec = tg.TileSpec(block=(64, 64, 16), warp=(32, 32), thread=(4, 4))
+    plan = tg.lower(spec, "opencl", "gpu")
+    assert plan.passes == (2, 1)
+    assert plan.budget.registers[0].operands == 8 + 4
+    assert plan.budget.flop_per_shared_load == 2 * 8 * 4 / (8 + 4)

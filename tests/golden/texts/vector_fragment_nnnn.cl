@@ -166,7 +166,7 @@ static inline void gemm_tile(
         }
 }
 
-// gemm_wide: contiguous axes are contiguous in memory and whole vectors are aligned
+// gemm_wide: contiguous axes are contiguous in memory
 __kernel __attribute__((reqd_work_group_size(THREADS, 1, 1))) __attribute__((vec_type_hint(float16)))
 void gemm_wide(
     const long M, const long N, const long K,
