@@ -18,10 +18,10 @@ from collections.abc import Callable
 GROWTH: dict[str, Callable[[int], float]] = {
     "fma": lambda k: k + 4.0,
 }
-# A mean signed error over n elements, in units of the largest bound, above which the rounding is
-# biased: the elements' errors are independent and each is under its bound, so 6 standard
-# deviations of a mean are 6 / sqrt(n) of it.
+# Rounding is called biased where the mean over the problems of their mean signed errors lies this
+# many of its standard errors from zero, and further than the floor (both as shares of the bound).
 BIAS_SIGMAS = 6.0
+BIAS_FLOOR = 0.002
 
 
 def growth(family: str, k: int) -> float:

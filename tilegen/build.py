@@ -171,7 +171,7 @@ def find_device(backend: Backend, arch: Arch | None, device: str | Device | None
     if exact:
         return exact[0]
     text, _, index = device.rpartition(":")
-    if not text or not index.isdigit():
+    if not text or not (index.isascii() and index.isdigit()):
         text, index = device, ""
     matches = [d for d in devices if text.lower() in d.name.lower()]
     if index and int(index) < len(matches):

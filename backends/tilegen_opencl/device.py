@@ -129,6 +129,10 @@ class OpenCLDevice:
 
     def session(self, arrays: Sequence[Any], stream: Any) -> HostSession | DeviceSession:
         cl = _cl()
+        if stream is not None and not isinstance(stream, cl.CommandQueue):
+            raise LaunchError(
+                f"stream: a pyopencl.CommandQueue is needed, not {type(stream).__name__}"
+            )
         if any(isinstance(array, cl.array.Array) for array in arrays):
             queue = stream or next(
                 (a.queue for a in arrays if isinstance(a, cl.array.Array) and a.queue), None
@@ -300,6 +304,7 @@ class DeviceSession:
 
     def __init__(self, queue: Any) -> None:
         self.stream = queue
+        self._arrays: list[Any] = []
 
     def operand(self, name: str, array: Any, *, writes: bool) -> Operand:
         if not isinstance(array, _cl().array.Array):
@@ -309,6 +314,10 @@ class DeviceSession:
         size = array.dtype.itemsize
         if any(stride % size for stride in array.strides) or array.offset % size:
             raise LaunchError(f"{name}: its strides or offset are no multiple of {size} bytes")
+        if array.events:
+            # What other queues still do to the array comes first, as in pyopencl's own operations.
+            _cl().enqueue_barrier(self.stream, wait_for=array.events)
+        self._arrays.append(array)
         shape, strides = three_axes(array.shape, tuple(s // size for s in array.strides))
         return Operand(
             handle=array.base_data,
@@ -335,7 +344,10 @@ class DeviceSession:
         return _cl().Buffer(self.stream.context, _cl().mem_flags.READ_WRITE, size)
 
     def finish(self) -> None:
-        return None
+        """Nothing waits; later operations on the arrays, on any queue, are ordered after this."""
+        done = _cl().enqueue_marker(self.stream)
+        for array in self._arrays:
+            array.add_event(done)
 
 
 def _span(array: np.ndarray) -> tuple[int, int]:

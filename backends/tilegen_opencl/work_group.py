@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilegen.backend import TypeCombination
@@ -23,7 +23,7 @@ from tilegen.plan import (
     Role,
     SharedTile,
 )
-from tilegen.rules import Candidate, Rule
+from tilegen.rules import Candidate, Rule, Violation
 from tilegen.spec import PinValue, TileSpec
 from tilegen.tiling import (
     CONTIGUOUS,
@@ -50,12 +50,27 @@ DEFAULT_THREAD = (8, 8)
 ADDRESS_REGISTERS = 36
 
 
+def lanes_spread_on_cpus(c: Candidate) -> Iterator[Violation]:
+    """On a CPU the lanes of a warp lie along both axes.
+
+    Intel's runtime (2026.2) leaves most of D unwritten where they lie along one; it is right with
+    its optimiser off, and PoCL is right either way.
+    """
+    if c.arch.kind == "cpu" and c.lanes is not None and 1 in c.lanes:
+        yield Violation(
+            "lanes_on_cpu",
+            "warp",
+            c.spec.warp,
+            "on a CPU the 32 lanes must lie along both M and N, and this tile lines them up on one",
+        )
+
+
 @dataclass(frozen=True)
 class WorkGroup:
     """Local-memory tiles, 32 logical lanes a warp, TM x TN micro-tiles, up to two stages."""
 
     name: str = "work_group"
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...] = (lanes_spread_on_cpus,)
 
     def types(self, arch: Arch) -> Sequence[TypeCombination]:
         return (TypeCombination("f32", "f32", "f32", (("f32", "f32"),)),)

@@ -186,3 +186,32 @@ def test_both_forms_agree_bit_for_bit_with_themselves(cache: Path) -> None:
         kernel = tg.build(SPEC.replace(pins={"opencl": {"form": form}}), "opencl", "cpu")
         results = {kernel(a, b).tobytes() for _ in range(5)}
         assert len(results) == 1
+
+
+@pytest.mark.parametrize("warp", [(64, 1), (32, 2), (64, 2), (2, 64)])
+def test_narrow_warp_tiles_on_a_cpu_are_right_or_refused(
+    cache: Path, warp: tuple[int, int]
+) -> None:
+    spec = tg.TileSpec(block=(64, 64, 16), warp=warp, pins={"opencl": {"form": "work_group"}})
+    if warp != (32, 2):
+        with pytest.raises(tg.PlanError, match="the 32 lanes must lie along both M and N"):
+            tg.build(spec, "opencl", "cpu")
+        return
+    kernel = tg.build(spec, "opencl", "cpu")
+    out = np.full((64, 64), np.nan, np.float32)
+    kernel(np.ones((64, 16), np.float32), np.ones((16, 64), np.float32), out=out)
+    assert (out == 16).all()
+
+
+def test_device_arrays_wait_for_other_queues(cache: Path) -> None:
+    import pyopencl as cl
+    import pyopencl.array as cla
+
+    kernel = tg.load(source())
+    other = cl.CommandQueue(kernel.device.context)
+    host = np.random.default_rng(0).standard_normal((600, 600)).astype(np.float32)
+    slow = cla.to_device(other, host)
+    for _ in range(40):
+        slow = slow * np.float32(1) + np.float32(0)
+    eye = cla.to_device(kernel.device.queue, np.eye(600, dtype=np.float32))
+    assert np.array_equal(kernel(eye, slow).get(), host)

@@ -145,9 +145,9 @@ def test_wishes_are_lowered_with_a_note() -> None:
 
 
 def test_a_form_that_is_passed_over_is_named() -> None:
-    plan = tg.lower(tg.TileSpec(block=(64, 63, 8), warp=(64, 63)), "opencl", "cpu")
+    plan = tg.lower(tg.TileSpec(block=(512, 512, 4), warp=(512, 512)), "opencl", "cpu")
     assert plan.form == "work_group"
-    assert "form vector_fragment was passed over: warp[1] = 63" in plan.notes[0]
+    assert "form vector_fragment was passed over: warp = [512, 512]" in plan.notes[0]
 
 
 def test_a_smaller_local_memory_lowers_the_stages() -> None:
