@@ -201,6 +201,9 @@ def _arch(cl: Any, handle: Any, kind: str) -> Arch:
         "sub_groups": any(e in extensions for e in ("cl_khr_subgroups", "cl_intel_subgroups")),
         # fma() is a library call, hundreds of times slower, where the hardware has none.
         "fast_fma": bool(handle.single_fp_config & cl.device_fp_config.FMA),
+        "fast_fma64": "cl_khr_fp64" in extensions
+        and bool(handle.double_fp_config & cl.device_fp_config.FMA),
+        "integer_dot": "cl_khr_integer_dot_product" in extensions,
     }
     return refined(
         CPU if kind == "cpu" else GPU,
