@@ -18,8 +18,9 @@ CORE = ROOT / "tilegen"
 # section 2 of the design; `TYPE_CHECKING` imports are names only and may point either way.
 ORDER = [
     "errors", "dtypes", "layout", "hardware", "spec", "dataflow", "entries", "plan", "rules",
-    "backend", "host_arrays", "registry", "tiling", "bounds", "lower", "render", "kernel", "build",
-    "emulator", "testing", "verify", "report", "draw", "choose", "__init__", "cli", "__main__",
+    "backend", "host_arrays", "registry", "tiling", "bounds", "lower", "render", "arguments",
+    "kernel", "build", "emulator", "testing", "verify", "report", "draw", "choose", "__init__",
+    "cli", "__main__",
 ]  # fmt: skip
 
 
