@@ -90,6 +90,19 @@ class OpenCLDevice:
         }
         return KernelBinary(source, binary, log, resources, self.toolchain(), FLAGS)
 
+    def _lacks(self, source: KernelSource) -> Iterator[str]:
+        """What a plan for another arch, a static one say, asks for beyond this device."""
+        plan, arch = source.plan, self.arch
+        for feature in sorted(needs(plan.spec) - arch.features):
+            yield f"it has no {feature}"
+        if plan.threads > arch.max_threads:
+            yield f"a work-group has {plan.threads} work-items, and it allows {arch.max_threads}"
+        if plan.budget.shared_bytes > arch.shared_bytes:
+            yield (
+                f"a work-group takes {plan.budget.shared_bytes} bytes of local memory, and it has "
+                f"{arch.shared_bytes}"
+            )
+
     def _resources(self, kernel: Any) -> Resources:
         info = binding().kernel_work_group_info
 
