@@ -374,12 +374,12 @@ def reference(
     c : array, optional
         C as it was before the call, where D is written over it.
     """
-    wide = np.longdouble if spec.types.acc == "f64" else np.float64
+    wide: Any = np.longdouble if spec.types.acc == "f64" else np.float64
     a, b = arrays.a.astype(wide), arrays.b.astype(wide)
     shape = arrays.out.shape
     use_ab = problem.alpha != 0 and problem.k > 0
-    product = a @ b if use_ab else np.zeros(shape, wide)
-    size = np.abs(a) @ np.abs(b) if use_ab else np.zeros(shape, wide)
+    product: NDArray[Any] = a @ b if use_ab else np.zeros(shape, wide)
+    size: NDArray[Any] = np.abs(a) @ np.abs(b) if use_ab else np.zeros(shape, wide)
     value, magnitude = problem.alpha * product, abs(problem.alpha) * size
     if problem.beta != 0:
         assert c is not None
@@ -473,8 +473,10 @@ def check_problem(kernel: Kernel, problem: Problem) -> Outcome:
     soft = {"gelu", "gelu_tanh", "silu"} & {s.op for s in spec.epilogue}
     largest_sum = float(np.max(magnitude)) if magnitude.size else 0.0
     exact = (
-        problem.values != "normal" or not acc.is_float
-    ) and not soft and largest_sum * 2 < min(_exact_below(acc), _exact_below(compute))
+        (problem.values != "normal" or not acc.is_float)
+        and not soft
+        and largest_sum * 2 < min(_exact_below(acc), _exact_below(compute))
+    )
     rounds = growth(plan.instruction.family, problem.k if acc.is_float else 0)
     slack = rounds * compute.roundoff * magnitude
     want, slack = apply_epilogue(
@@ -511,7 +513,8 @@ def rounded(values: NDArray[Any], kind: DType) -> NDArray[Any]:
     if kind.is_float:
         with np.errstate(over="ignore"):
             return np.asarray(values.astype(kind.numpy).astype(np.float64))
-    return np.clip(np.rint(np.nan_to_num(values, nan=0.0)), kind.smallest, kind.largest)
+    whole = np.rint(np.nan_to_num(values, nan=0.0))
+    return np.asarray(np.clip(whole, kind.smallest, kind.largest))
 
 
 def _within(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
@@ -22,6 +22,7 @@ from tilegen.render import KernelSource
 from .archs import CPU, GPU, refined
 from .arrays import DeviceSession, HostSession
 from .runtime import binding, opencl
+from .types import needs
 
 FLAGS = ""
 # The widest access of any form is 64 bytes; buffers start at such a boundary or a wider one.
