@@ -207,7 +207,8 @@ def _shared(plan: KernelPlan) -> Pairs:
 def _tile(t: SharedTile) -> str:
     swizzle = t.swizzle
     if t.swizzle == "xor":
-        swizzle = f"xor: vector of {t.vector} ^= (row / {t.swizzle_rows}) & {t.swizzle_mask}"
+        bits = f"(row / {t.swizzle_rows} & {t.swizzle_mask}) << {t.swizzle_shift}"
+        swizzle = f"xor: vector of {t.vector} ^= {bits}"
     elif t.swizzle == "pad":
         swizzle = f"pad of {t.row_stride - (t.panel_cols or t.cols)} elements a row"
     text = (

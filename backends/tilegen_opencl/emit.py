@@ -58,6 +58,8 @@ class Staged:
     row_stride: int
     swizzle_rows: int
     swizzle_mask: int
+    swizzle_shift: int
+    swizzled: bool
     fragment: int
     store_include: str
 
@@ -316,6 +318,8 @@ def _staged(plan: KernelPlan, roles: Roles, memory: Memory, operand: str) -> Sta
         row_stride=tile.row_stride,
         swizzle_rows=tile.swizzle_rows,
         swizzle_mask=tile.swizzle_mask,
+        swizzle_shift=tile.swizzle_shift,
+        swizzled=tile.swizzle_mask > 0,
         fragment=tile.vector,
         store_include=f"_store_{'turned' if copy.transposes else 'straight'}.cl.j2",
     )

@@ -47,8 +47,11 @@ from .types import COMBINATIONS, needs
 LOGICAL_LANES = 32
 SWIZZLES = ("none", "pad", "xor")
 DEFAULT_THREAD = (8, 8)
-# Pointers, sizes, strides, the loop and the tile's place, as 64-bit values count twice.
-ADDRESS_REGISTERS = 36
+# Pointers, sizes, strides, the loop and the tile's place, as 64-bit values count twice; for each
+# vector on its way its two addresses and bounds; for a second stage what its copies of the loop add.
+# Fitted to the private memory that NVIDIA's OpenCL (580.159, H200) reports for 24 tiles: all 6 that
+# spill are predicted to, and none of the others.
+ADDRESS_REGISTERS, VECTOR_REGISTERS, STAGE_REGISTERS = 36, 5, 20
 
 
 def lanes_spread_on_cpus(c: Candidate) -> Iterator[Violation]:
@@ -105,6 +108,10 @@ class WorkGroup:
             )
         if spec.split_k > 1:
             notes.append(f"split_k {spec.split_k} -> 1: this form sums all of K in one work-group")
+        vectors_fetched = sum(
+            ceil_div(spec.block[i] * spec.block[2] // self._stage_vector(o, spec, arch), threads)
+            for i, o in enumerate("ab")
+        )
         stages = min(spec.stages, 2)
         if spec.stages > 2:
             notes.append(
@@ -112,7 +119,14 @@ class WorkGroup:
             )
 
         def tiles(count: int) -> tuple[SharedTile, ...]:
-            return tuple(self._shared(o, spec, arch, lanes, vectors, count) for o in ("a", "b"))
+            """Padded where that fits: it costs fewer instructions than a swizzle."""
+            padded, swizzled = (
+                tuple(
+                    self._shared(o, spec, arch, lanes, vectors, count, compact) for o in ("a", "b")
+                )
+                for compact in (False, True)
+            )
+            return padded if sum(t.bytes for t in padded) <= arch.shared_bytes else swizzled
 
         shared = tiles(stages)
         if stages == 2 and sum(t.bytes for t in shared) > arch.shared_bytes:
@@ -131,14 +145,26 @@ class WorkGroup:
             )
             for t in shared
         ]
-        use = RegisterUse(
-            arch.registers.name,
-            accumulators=tile[0] * tile[1] * words,
-            operands=(tile[0] + tile[1]) * words,
-            staging=sum(fetches),
-            addressing=ADDRESS_REGISTERS,
-            limit=arch.registers.per_lane,
-        )
+
+        def registers(count: int) -> RegisterUse:
+            return RegisterUse(
+                arch.registers.name,
+                accumulators=tile[0] * tile[1] * words,
+                operands=(tile[0] + tile[1]) * words,
+                staging=sum(fetches),
+                addressing=ADDRESS_REGISTERS
+                + VECTOR_REGISTERS * vectors_fetched
+                + STAGE_REGISTERS * (count - 1),
+                limit=arch.registers.per_lane,
+            )
+
+        if stages == 2 and registers(2).spills and not registers(1).spills:
+            shared, stages = tiles(1), 1
+            notes.append(
+                f"stages 2 -> 1: {registers(2).predicted} registers a lane are predicted for two, "
+                f"and there are {arch.registers.per_lane}"
+            )
+        use = registers(stages)
         for operand, step in zip(("a", "b"), shared, strict=True):
             if step.store_conflicts or step.load_conflicts:
                 notes.append(
@@ -177,8 +203,12 @@ class WorkGroup:
         lanes: tuple[int, int],
         vectors: tuple[int, ...],
         stages: int,
+        compact: bool,
     ) -> SharedTile:
-        """The operand's tile as [k][extent], with the fewest conflicts of what is allowed."""
+        """The operand's tile as [k][extent], with the fewest conflicts of what is allowed.
+
+        Among equals the one of the fewest bytes, if ``compact``, else the one named first.
+        """
         axis = 0 if operand == "a" else 1
         extent, depth = spec.block[axis], spec.block[2]
         fragment, stage = vectors[axis], self._stage_vector(operand, spec, arch)
@@ -193,11 +223,25 @@ class WorkGroup:
         if turned:
             options.append(replace(plain, swizzle="pad", row_stride=extent + fragment))
             if mask:
-                options.append(replace(plain, swizzle="xor", swizzle_rows=stage, swizzle_mask=mask))
+                # A shift moves the rows of few steps further apart than neighbouring vectors.
+                most = ((extent // fragment) & -(extent // fragment)) // (mask + 1)
+                options += [
+                    replace(
+                        plain,
+                        swizzle="xor",
+                        swizzle_rows=stage,
+                        swizzle_mask=mask,
+                        swizzle_shift=shift,
+                    )
+                    for shift in range(max(1, most.bit_length()))
+                ]
         pinned = spec.pins.get("opencl", {}).get("swizzle")
         allowed = [o for o in options if o.swizzle == pinned] or options
         judged = [self._judge(o, turned, stage, axis, lanes, arch) for o in allowed]
-        return min(judged, key=lambda t: (t.store_conflicts + t.load_conflicts * t.rows, t.bytes))
+        return min(
+            judged,
+            key=lambda t: (t.store_conflicts + t.load_conflicts * t.rows, compact * t.bytes),
+        )
 
     def _judge(
         self,

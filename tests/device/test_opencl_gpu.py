@@ -9,6 +9,7 @@ import pytest
 
 import tilegen as tg
 from tilegen import registry
+from tilegen.backend import TypeCombination
 from tilegen.testing import Problem, View, check_problem, make_arrays
 
 GPUS = [d for d in registry.get("opencl").devices() if d.arch.name == "gpu"]
@@ -31,6 +32,30 @@ def test_every_majorness(tile: dict[str, object], major: tuple[str, ...]) -> Non
     kernel = tg.build(tg.TileSpec(**tile, layout=layout), "opencl", device=GPUS[0])
     report = tg.verify(kernel, examples=25, seed=7)
     assert set(report.entries) == {"gemm_wide", "gemm_narrow"}
+
+
+COMBINATIONS = [
+    (t, output)
+    for form in (registry.get("opencl").forms(GPUS[0].arch) if GPUS else ())
+    for t in form.types(GPUS[0].arch)
+    for output in t.outputs
+]
+
+
+@pytest.mark.parametrize(
+    ("types", "output"), COMBINATIONS, ids=lambda x: x.a + x.b if hasattr(x, "a") else "".join(x)
+)
+def test_every_type(types: TypeCombination, output: tuple[str, str]) -> None:
+    c, d = output
+    kinds = {"a": types.a, "b": types.b, "acc": types.acc, "c": c, "d": d}
+    for tile, major in (
+        (TILES[1], ("row", "col", "row", "row")),
+        (TILES[2], ("col", "row", "row", "col")),
+    ):
+        layout = dict(zip("abcd", major, strict=True))
+        spec = tg.TileSpec(**tile, types=kinds, layout=layout)
+        kernel = tg.build(spec, "opencl", device=GPUS[0])
+        assert tg.verify(kernel, examples=20, seed=5).examples == 20
 
 
 def test_batch_and_every_epilogue_step() -> None:
