@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from tilegen.build import write_atomically
 from tilegen.cli.failures import say
 from tilegen.cli.shared import ArchName, AsJson, named
 from tilegen.errors import PlanError, SpecError
+from tilegen.files import write_atomically
 from tilegen.lower import lower
 from tilegen.spec import TileSpec
 
