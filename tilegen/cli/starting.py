@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tilegen.cli.failures import say
-from tilegen.cli.shared import ArchName, AsJson, named
+from tilegen.cli.shared import ArchName, AsJson, Output, named
 from tilegen.errors import PlanError, SpecError
 from tilegen.files import write_atomically
 from tilegen.lower import lower
@@ -42,7 +41,7 @@ def init(
     types: Annotated[str, typer.Option("--types", "-t", help="Element type of A and B.")] = "f32",
     backend: Annotated[str | None, typer.Option("--backend", "-b")] = None,
     arch: ArchName = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it here.")] = None,
+    output: Output = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -102,7 +101,9 @@ def commented(spec: TileSpec, *, as_json_file: bool = False) -> str:
     numbers = [
         line("name", f'"{spec.name}"', "what the kernel's name starts with"),
         line("block", f"{list(spec.block)}", "M and N of D per thread block; its step in K"),
-        line("warp", f"{list(spec.warp)}", "M and N of the tile of one warp (wavefront, simdgroup)"),
+        line(
+            "warp", f"{list(spec.warp)}", "M and N of the tile of one warp (wavefront, simdgroup)"
+        ),
         line("stages", f"{spec.stages}", "at most so many tiles of K in flight"),
         line("# thread", "[8, 8]", "at most: M and N of one lane's micro-tile (scalar FMA only)"),
         line("# split_k", "4", "at most: blocks that share one output tile along K"),
@@ -125,7 +126,7 @@ def commented(spec: TileSpec, *, as_json_file: bool = False) -> str:
             "# Steps of the epilogue, in order:",
             "# bias, relu, gelu, gelu_tanh, silu, clamp, scale, residual.",
             "# [[epilogue]]",
-            line('# op', '"bias"', "scale and bias are vectors"),
+            line("# op", '"bias"', "scale and bias are vectors"),
             line("# along", '"n"', "one element per column of D"),
         ],
         [
