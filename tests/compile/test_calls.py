@@ -127,6 +127,18 @@ def test_shared_virtual_memory_overlaps_by_address(kernel: tg.Kernel) -> None:
     assert np.array_equal(kernel(a, b, out=out).get(), ints(N, N, seed=3) @ ints(N, N, seed=4))
 
 
+def test_pooled_buffers_are_buffers(kernel: tg.Kernel) -> None:
+    import pyopencl.array as cla
+    from pyopencl.tools import ImmediateAllocator, MemoryPool
+
+    queue = kernel.device.queue
+    pool = MemoryPool(ImmediateAllocator(queue))
+    a, b = (cla.to_device(queue, ints(N, N, seed=s), allocator=pool) for s in (5, 6))
+    assert np.array_equal(kernel(a, b).get(), ints(N, N, seed=5) @ ints(N, N, seed=6))
+    with pytest.raises(tg.LaunchError, match="overlaps b"):
+        kernel(a, b, out=view(kernel, b.base_data))
+
+
 def test_vectors_of_the_epilogue_overlap_too() -> None:
     spec = SPEC.replace(epilogue=({"op": "bias", "along": "n"}, {"op": "residual"}))
     kernel = tg.build(spec, "opencl", "cpu")
