@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from tilegen import registry
 from tilegen.backend import Backend, Form
-from tilegen.errors import BackendError, PlanError
+from tilegen.errors import BackendError, PlanError, require
 from tilegen.hardware import Arch
 from tilegen.plan import KernelPlan
 from tilegen.rules import Violation, nearest_legal, violations
@@ -87,6 +87,7 @@ def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> Kerne
     PlanError
         If every form breaks a rule; it states those of the form that breaks the fewest.
     """
+    require("lower", spec, TileSpec)
     plugin = registry.get(backend)
     target, note = find_arch(plugin, arch)
     refused: list[tuple[Form, list[Violation]]] = []

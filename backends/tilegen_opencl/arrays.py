@@ -38,7 +38,7 @@ class HostSession:
             name, array, writes=writes, takes="numpy.ndarray or pyopencl.array.Array"
         )
         if self._in_place and _is_plain(array):
-            return operand._replace(handle=binding().SVM(array))
+            return Operand(binding().SVM(array), *operand[1:])  # quicker than _replace
         low, high = operand.span
         if high == low:
             return operand._replace(handle=None)

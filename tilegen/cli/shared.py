@@ -17,7 +17,20 @@ from tilegen.errors import BackendError, SpecError
 from tilegen.hardware import Arch
 from tilegen.spec import TileSpec
 
-Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="A .toml or .json spec.")]
+
+def path_of(text: str) -> Path:
+    """A path that was named; an empty one would be the folder where the user stands."""
+    if not text:
+        raise typer.BadParameter("the path is empty")
+    return Path(text)
+
+
+Spec = Annotated[
+    Path, typer.Argument(metavar="SPEC", parser=path_of, help="A .toml or .json spec.")
+]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="PATH", parser=path_of, help="Write here.")
+]
 BackendName = Annotated[str, typer.Option("--backend", "-b", help="See 'tilegen targets'.")]
 ArchName = Annotated[
     str | None, typer.Option("--arch", "-a", help="Left out: that of the device found here.")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tilegen.build import write_atomically
 from tilegen.cli.failures import say
-from tilegen.cli.shared import ArchName, AsJson, named
+from tilegen.cli.shared import ArchName, AsJson, Output, named
 from tilegen.errors import PlanError, SpecError
+from tilegen.files import write_atomically
 from tilegen.lower import lower
 from tilegen.spec import TileSpec
 
@@ -42,7 +41,7 @@ def init(
     types: Annotated[str, typer.Option("--types", "-t", help="Element type of A and B.")] = "f32",
     backend: Annotated[str | None, typer.Option("--backend", "-b")] = None,
     arch: ArchName = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it here.")] = None,
+    output: Output = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     as_json: AsJson = False,
 ) -> None:
