@@ -170,6 +170,9 @@ def find_device(backend: Backend, arch: Arch | None, device: str | Device | None
     exact = [d for d in devices if d.selector in (device, f"{device}:0")]
     if exact:
         return exact[0]
+    asked = [d for d in backend.checkers() if d.selector == device]
+    if asked:
+        return next((d for d in asked if arch is not None and d.arch.name == arch.name), asked[0])
     text, _, index = device.rpartition(":")
     if not text or not (index.isascii() and index.isdigit()):
         text, index = device, ""

@@ -183,17 +183,23 @@ def environment(folder: Path, *, races: bool = True, counts: bool = True) -> dic
     vendors = folder / "vendors"
     vendors.mkdir()
     (vendors / "oclgrind.icd").write_text(f"{library()}\n")
-    switches = {
-        "OCLGRIND_LOG": str(folder / "log"),
-        "OCLGRIND_MAX_ERRORS": str(MAX_ERRORS),
-        "OCLGRIND_BUILD_OPTIONS": "-w",
-        # One of two writes of the same value is still a race.
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("OCLGRIND_")}
+    path = os.pathsep.join(part for part in sys.path if part)
+    own = switches(folder / "log", races=races, counts=counts)
+    return {**kept, **own, VENDORS: str(vendors), "PYTHONPATH": path}
+
+
+def switches(
+    log: Path, *, races: bool = True, counts: bool = False, errors: int = MAX_ERRORS
+) -> dict[str, str]:
+    """oclgrind's own variables."""
+    return {
+        "OCLGRIND_LOG": str(log),
+        "OCLGRIND_MAX_ERRORS": str(errors),
+        # Two writes of one value are a race too.
         **({"OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNIFORM_WRITES": "1"} if races else {}),
         **({"OCLGRIND_INST_COUNTS": "1"} if counts else {}),
     }
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("OCLGRIND_")}
-    path = os.pathsep.join(part for part in sys.path if part)
-    return {**kept, **switches, VENDORS: str(vendors), "PYTHONPATH": path}
 
 
 def _child(folder: Path, environ: Mapping[str, str], timeout: float) -> Finding | None:
@@ -232,6 +238,8 @@ def _read(path: Path) -> str:
 
 # ---- oclgrind's words --------------------------------------------------------------------------
 
+# Metadata of the compiler's own language, and a text that a loaded binary no longer has.
+NOISE = re.compile(r",? !(?:dbg|tbaa)[^\n]*|\(source not available\)")
 AT_LINE = re.compile(r"At line (\d+)")
 COUNTED = re.compile(r"^ +(\d+) - (.+?)(?: \((\d+) bytes\))?$", re.MULTILINE)
 
@@ -253,8 +261,8 @@ def gathered(log: str) -> tuple[Finding, ...]:
     """The findings of a log, one for each kind and line."""
     found: dict[tuple[str, int | None], Finding] = {}
     for report in reports(log):
-        said = " ".join(report.replace("(source not available)", "").split())
-        if not said:
+        said = " ".join(NOISE.sub("", report).split())
+        if not said or "suppressing further errors" in said:
             continue
         kind = next((kind for words, kind in KINDS if words in said), "other")
         at = AT_LINE.search(said)

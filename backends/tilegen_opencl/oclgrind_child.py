@@ -19,14 +19,14 @@ from tilegen.kernel import Kernel
 from tilegen.render import KernelSource
 from tilegen.testing import Outcome, Problem, check_problem
 
-from .device import OpenCLDevice
+from .device import CHECKER, OpenCLDevice
 from .runtime import opencl
 
 
 def device(arch: Arch) -> OpenCLDevice:
     """oclgrind's device as one of the plan's own arch."""
     cl: Any = opencl()
-    platform = next(p for p in cl.get_platforms() if p.name.strip() == "Oclgrind")
+    platform = next(p for p in cl.get_platforms() if p.name.strip() == CHECKER)
     handle = platform.get_devices()[0]
     return OpenCLDevice(handle, handle.name.strip(), "oclgrind", arch, platform.version.strip())
 

@@ -149,6 +149,9 @@ class Fleet:
     def devices(self) -> list[Device]:
         return [Named("gpu:0", "Big One"), Named("gpu:1", "Big Two"), Named("cpu:0", "Small")]  # type: ignore[list-item]
 
+    def checkers(self) -> list[Device]:
+        return []
+
     def missing(self) -> list[object]:
         return []
 
