@@ -148,6 +148,8 @@ def compile(
 def find_device(backend: Backend, arch: Arch | None, device: str | Device | None) -> Device:
     """The device that a selector or part of a name means; left out, the first that runs the arch.
 
+    A name is the device's, or that of its driver where no device's fits.
+
     Raises
     ------
     BackendError
@@ -177,6 +179,8 @@ def find_device(backend: Backend, arch: Arch | None, device: str | Device | None
     if not text or not (index.isascii() and index.isdigit()):
         text, index = device, ""
     matches = [d for d in devices if text.lower() in d.name.lower()]
+    # Several runtimes name one processor alike; then the driver's name tells them apart.
+    matches = matches or [d for d in devices if text.lower() in getattr(d, "driver", "").lower()]
     if index and int(index) < len(matches):
         return matches[int(index)]
     if len(matches) == 1 and not index:

@@ -63,6 +63,11 @@ class OpenCLDevice:
             return False
         return bool(flags & cl.device_svm_capabilities.FINE_GRAIN_SYSTEM)
 
+    @cached_property
+    def largest_buffer(self) -> int:
+        """Bytes of the largest buffer that the device allocates."""
+        return int(self.handle.max_mem_alloc_size)
+
     def toolchain(self) -> Toolchain:
         return Toolchain("OpenCL", f"{self.driver} for {self.name}", FLAGS, device=self)
 
@@ -270,6 +275,12 @@ class HostSession:
         if self._device.shares_host_memory:
             handle = _cl().SVM(_bytes_at(low, high - low))
             return replace(operand, handle=handle, offset=start // array.dtype.itemsize)
+        largest = self._device.largest_buffer
+        if high - low + BOUNDARY > largest:
+            raise LaunchError(
+                f"{name}: it spans {high - low} bytes, and {self._device.name}, which works on a "
+                f"copy, allocates {largest} at most"
+            )
         handle, lead = self._copied(low, high)
         if writes:
             self._back.append((array, handle, start, lead, high - low))

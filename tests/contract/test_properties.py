@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from typing import Any
@@ -17,9 +18,11 @@ from tilegen.errors import PlanError
 from tilegen.rules import Violation
 from tilegen.testing import Problem, check_problem, make_arrays, problems, specs
 
+# A runtime that compiles slowly gets fewer (.ci/run).
+DRAWS = int(os.environ.get("TILEGEN_TEST_DRAWS", "15"))
 # The same draws every time, and no shrinking: every further spec is a further compilation.
 FIXED = settings(
-    max_examples=15,
+    max_examples=DRAWS,
     derandomize=True,
     database=None,
     deadline=None,
@@ -77,7 +80,7 @@ def test_a_spec_is_refused_in_words_or_its_kernel_is_right(target: Target) -> No
             check_problem(one, problem)
 
     check()
-    assert len(set(built)) >= 3, "almost every spec was refused: the strategy does not fit the form"
+    assert len(set(built)) >= DRAWS // 5, "almost every spec was refused: the strategy does not fit the form"
 
 
 @targets

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilegen as tg
@@ -315,6 +316,15 @@ def test_on_the_device_a_finding_is_an_error_with_its_line() -> None:
     assert place is not None
     assert place[2] == whole.name
     assert text.splitlines()[int(place[1]) - 1].strip() == place[3]
+
+
+def test_an_array_that_spans_more_than_the_device_allocates() -> None:
+    whole = vector_fragment()
+    device = find_device(BACKEND, whole.plan.arch, "oclgrind")
+    k = tg.load(whole, device)
+    far = np.empty((2, device.handle.max_mem_alloc_size // 4), np.float32)[:, :4]  # type: ignore[attr-defined]
+    with pytest.raises(LaunchError, match=r"a: it spans \d+ bytes, and Oclgrind 21.10, which works"):
+        k(far, np.zeros((4, 4), np.float32))
 
 
 def test_without_it_the_command_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
