@@ -166,7 +166,7 @@ class Device(Protocol):
 
     @property
     def selector(self) -> str:
-        """``"cpu:0"``, ``"gpu:1"``, ``"emulator"``."""
+        """``"cpu:0"``, ``"gpu:1"``, ``"emulator"``, ``"oclgrind"``."""
 
     @property
     def arch(self) -> Arch:
@@ -174,7 +174,7 @@ class Device(Protocol):
 
     @property
     def rung(self) -> str:
-        """What a check on it shows: ``"emulator"``, ``"CPU runtime"`` or ``"device"``."""
+        """What a check on it shows: ``"emulator"``, ``"oclgrind"``, ``"CPU runtime"``, ``"device"``."""
 
     def load(self, binary: KernelBinary) -> Loaded:
         """The binary made ready to launch."""
@@ -257,6 +257,9 @@ class Backend(Protocol):
 
     def devices(self) -> Sequence[Device]:
         """What runs here; empty, never an error, where there is nothing."""
+
+    def checkers(self) -> Sequence[Device]:
+        """What runs kernels only to check them: found when its selector is given, never else."""
 
     def missing(self) -> Sequence[Missing]:
         """What would widen :meth:`devices` or :meth:`toolchain`, each with its command."""

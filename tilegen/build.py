@@ -167,6 +167,8 @@ def _compile(
 def find_device(backend: Backend, arch: Arch | None, device: str | Device | None) -> Device:
     """The device that a selector or part of a name means; left out, the first that runs the arch.
 
+    A name is the device's, or that of its driver where no device's fits.
+
     Raises
     ------
     BackendError
@@ -189,10 +191,15 @@ def find_device(backend: Backend, arch: Arch | None, device: str | Device | None
     exact = [d for d in devices if d.selector in (device, f"{device}:0")]
     if exact:
         return exact[0]
+    asked = [d for d in backend.checkers() if d.selector == device]
+    if asked:
+        return next((d for d in asked if arch is not None and d.arch.name == arch.name), asked[0])
     text, _, index = device.rpartition(":")
     if not text or not (index.isascii() and index.isdigit()):
         text, index = device, ""
     matches = [d for d in devices if text.lower() in d.name.lower()]
+    # Several runtimes name one processor alike; then the driver's name tells them apart.
+    matches = matches or [d for d in devices if text.lower() in getattr(d, "driver", "").lower()]
     if index and int(index) < len(matches):
         return matches[int(index)]
     if len(matches) == 1 and not index:

@@ -49,6 +49,11 @@ class OpenCLBackend:
 
         return devices()
 
+    def checkers(self) -> Sequence[Device]:
+        from .oclgrind_device import checkers
+
+        return list[Device](checkers())
+
     def missing(self) -> Sequence[Missing]:
         from .runtime import missing
 

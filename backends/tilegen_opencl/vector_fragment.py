@@ -162,6 +162,7 @@ class VectorFragment:
         warp_rows, warp_cols = roles.order(spec.warp)
         counts_c = roles.order((warp_rows, warp_cols // vector))
         per_vector = use.accumulators // (rows * wide)
+        turned = CONTIGUOUS[roles.cols][getattr(spec.layout, roles.cols)] == "k"
         one, many = (1, vector) if not roles.swapped else (vector, 1), warp_cols // vector
         scalar = Fragment(warp_rows, bk, 1, 1, (1, 1))
         panel = Fragment(many, bk, vector, wide * per_vector, (vector, 1))
@@ -246,7 +247,7 @@ class VectorFragment:
                     vector,
                     bk * warp_cols // vector,
                     CONTIGUOUS[roles.cols][getattr(spec.layout, roles.cols)],
-                    transposes=CONTIGUOUS[roles.cols][getattr(spec.layout, roles.cols)] == "k",
+                    transposes=turned,
                 ),
                 Copy(
                     roles.rows,

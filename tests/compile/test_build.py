@@ -281,6 +281,7 @@ def test_two_processes_build_the_same_at_once(cache: Path) -> None:
 class Named:
     def __init__(self, selector: str, name: str) -> None:
         self.selector, self.name, self.arch = selector, name, registry.get("opencl").archs["cpu"]
+        self.driver = f"driver of {selector}"
 
 
 class Fleet:
@@ -289,13 +290,24 @@ class Fleet:
     def devices(self) -> list[Device]:
         return [Named("gpu:0", "Big One"), Named("gpu:1", "Big Two"), Named("cpu:0", "Small")]  # type: ignore[list-item]
 
+    def checkers(self) -> list[Device]:
+        return []
+
     def missing(self) -> list[object]:
         return []
 
 
 @pytest.mark.parametrize(
     ("text", "selector"),
-    [("gpu", "gpu:0"), ("gpu:1", "gpu:1"), ("cpu", "cpu:0"), ("two", "gpu:1"), ("big:1", "gpu:1")],
+    [
+        ("gpu", "gpu:0"),
+        ("gpu:1", "gpu:1"),
+        ("cpu", "cpu:0"),
+        ("two", "gpu:1"),
+        ("big:1", "gpu:1"),
+        ("of cpu", "cpu:0"),
+        ("driver:1", "gpu:1"),
+    ],
 )
 def test_a_device_by_selector_or_part_of_its_name(text: str, selector: str) -> None:
     assert find_device(Fleet(), None, text).selector == selector  # type: ignore[arg-type]

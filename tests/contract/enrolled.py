@@ -1,7 +1,12 @@
-"""Who takes the contract tests: every backend, on every arch with a device here, in every form."""
+"""Who takes the contract tests: every backend, on every arch with a device here, in every form.
+
+``TILEGEN_TEST_DEVICE`` (a selector, or part of a device's or platform's name, as ``--device`` takes)
+runs them on that device alone: ``TILEGEN_TEST_DEVICE=Portable pytest tests/contract``.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -11,10 +16,12 @@ import pytest
 
 import tilegen as tg
 from tilegen import registry
-from tilegen.backend import Device, Form, TypeCombination
+from tilegen.backend import Backend, Device, Form, TypeCombination
+from tilegen.build import find_device
 from tilegen.dtypes import DTYPES
 from tilegen.errors import BackendError, PlanError
 
+NAMED = os.environ.get("TILEGEN_TEST_DEVICE", "")
 # The eight layouts of A, B, C and D in which every choice of any three of them stands: d = a ^ b ^ c.
 EIGHT = [f"{i:03b}" + str(f"{i:03b}".count("1") % 2) for i in range(8)]
 SPECS: dict[str, dict[str, Any]] = {
@@ -107,22 +114,36 @@ class Target:
         raise AssertionError(f"no tiles like those of {name!r} are legal on {self}: {refusal}")
 
 
+def _devices(backend: Backend) -> list[Device]:
+    """The device that was named; else the first of each arch."""
+    if NAMED:
+        try:
+            return [find_device(backend, None, NAMED)]
+        except BackendError:
+            return []
+    by_arch: dict[str, Device] = {}
+    for device in backend.devices():
+        by_arch.setdefault(device.arch.name, device)
+    return list(by_arch.values())
+
+
 def _found() -> Iterator[Any]:
     """A parameter for each target; for a backend without any, one that is skipped and says why."""
+    # A device asked for by name must be there: nothing would be tested, and nobody would see it.
+    if NAMED and not any(_devices(registry.get(name)) for name in registry.names()):
+        raise BackendError(f"TILEGEN_TEST_DEVICE={NAMED}: no backend has such a device here")
     for name in registry.names():
         try:
             backend = registry.get(name)
         except BackendError as error:
             yield pytest.param(None, id=name, marks=pytest.mark.skip(reason=str(error)))
             continue
-        by_arch: dict[str, Device] = {}
-        for device in backend.devices():
-            by_arch.setdefault(device.arch.name, device)
-        if not by_arch:
+        found = _devices(backend)
+        if not found and not NAMED:
             ways = "; ".join(f"{m.what}: {m.command}" for m in backend.missing())
             reason = f"no {name} device is here: {ways or 'nothing can be installed for one'}"
             yield pytest.param(None, id=name, marks=pytest.mark.skip(reason=reason))
-        for device in by_arch.values():
+        for device in found:
             for form in backend.forms(device.arch):
                 for types in form.types(device.arch):
                     for output in representative(types):

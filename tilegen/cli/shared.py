@@ -83,7 +83,7 @@ def resolve(
     """The arch to lower for and the device to compile for, as far as the caller named them."""
     if device is None:
         return arch, None
-    found = find_device(backend, None, device)
+    found = find_device(backend, backend.archs.get(arch) if arch else None, device)
     if arch is not None and arch in backend.archs and found.arch.name != arch:
         raise BackendError(
             f"--device {device} is {found.name}, which runs {found.arch.name} and not {arch}"
