@@ -68,7 +68,7 @@ def staged(plan: KernelPlan, roles: Roles, memory: Memory) -> dict[str, Any]:
         "place_type": "word" if packed else "element",
         "place_storage": place,
         "depth": "WORDS_K" if packed else "BLOCK_K",
-        "depth_name": "word" if packed else "depth",
+        "place_says": "word k of row x" if packed else "the element of row x at depth k",
         "widths": [_local(element, place, width) for width in sorted(widths)],
         "c_aligned": "aligned" if spec.layout.c == spec.layout.d else "0",
         "staged": both,
