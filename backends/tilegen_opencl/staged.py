@@ -11,6 +11,9 @@ from .memory import Memory
 from .roles import Roles
 from .types import REGISTER_TYPES, STORAGE, build_options, vector_type, widened
 
+# Of a continued line of the store.
+INDENT = " " * 16
+
 
 @dataclass(frozen=True)
 class Local:
@@ -144,7 +147,8 @@ def _staged(plan: KernelPlan, roles: Roles, memory: Memory, operand: str) -> Sta
 
 
 def _square(element: str, width: int, packed: int) -> str:
-    """Rows of ``width`` bytes as ``width`` words, byte j of each word from row j."""
+    """Rows of ``width`` bytes as as many words, byte j of each from row j; a line for each word."""
     column = [""] if width == 1 else [f".s{x:x}" for x in range(width)]
-    bytes_ = ", ".join(f"row[{j}]{part}" for part in column for j in range(packed))
-    return f"as_{vector_type('uint', width)}(({element}{width * packed})({bytes_}))"
+    words = [", ".join(f"row[{j}]{part}" for j in range(packed)) for part in column]
+    listed = f",\n{INDENT}".join(words)
+    return f"as_{vector_type('uint', width)}(({element}{width * packed})(\n{INDENT}{listed}))"

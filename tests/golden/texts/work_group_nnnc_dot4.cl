@@ -29,6 +29,7 @@ typedef char warps_tile_the_block[WARPS_M * WARP_M == BLOCK_M && WARPS_N * WARP_
 typedef char threads_as_planned[THREADS == 128 && LANES_M * LANES_N == LANES ? 1 : -1];
 typedef char passes_as_planned[PASSES_M == 1 && PASSES_N == 1 ? 1 : -1];
 typedef char lanes_tile_the_warp[LANES_M * TILE_M == WARP_M && LANES_N * TILE_N == WARP_N ? 1 : -1];
+typedef char words_tile_the_depth[WORDS_K * MMA_K == BLOCK_K ? 1 : -1];
 typedef char shared_as_planned[STAGES * (A_STAGE + B_STAGE) * sizeof(uint) == 8448 ? 1 : -1];
 typedef int element;
 typedef int4 vector;
@@ -207,7 +208,11 @@ static inline void store_b(__local uint *tile, const uchar4 *fetched)
         if (B_VECTORS % THREADS == 0 || index < B_VECTORS) {
             // The rows are k's: byte j of a word comes from row j.
             const uchar4 *const row = fetched + i * MMA_K;
-            *(__local uint4 *)(tile + place_b(slow, fast)) = as_uint4((uchar16)(row[0].s0, row[1].s0, row[2].s0, row[3].s0, row[0].s1, row[1].s1, row[2].s1, row[3].s1, row[0].s2, row[1].s2, row[2].s2, row[3].s2, row[0].s3, row[1].s3, row[2].s3, row[3].s3));
+            *(__local uint4 *)(tile + place_b(slow, fast)) = as_uint4((uchar16)(
+                row[0].s0, row[1].s0, row[2].s0, row[3].s0,
+                row[0].s1, row[1].s1, row[2].s1, row[3].s1,
+                row[0].s2, row[1].s2, row[2].s2, row[3].s2,
+                row[0].s3, row[1].s3, row[2].s3, row[3].s3));
         }
     }
 }
