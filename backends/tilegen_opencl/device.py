@@ -22,11 +22,12 @@ from tilegen.render import KernelSource
 from .archs import CPU, GPU, refined
 from .arrays import DeviceSession, HostSession
 from .runtime import binding, opencl
-from .types import needs
+from .types import build_options, needs
 
-FLAGS = ""
 # The widest access of any form is 64 bytes; buffers start at such a boundary or a wider one.
 BOUNDARY = 128
+# The major number of a cl_version (OpenCL 3.0 API, 3.4.3.1).
+C_VERSION_SHIFT = 22
 SLOWER = ("Portable Computing Language",)
 # It watches every access and is ten thousand times slower: found only by who asks for it by name.
 CHECKER = "Oclgrind"
@@ -70,23 +71,27 @@ class OpenCLDevice:
         return int(self.handle.max_mem_alloc_size)
 
     def toolchain(self) -> Toolchain:
-        return Toolchain("OpenCL", f"{self.driver} for {self.name}", FLAGS, device=self)
+        return Toolchain("OpenCL", f"{self.driver} for {self.name}", device=self)
 
     def compile(self, source: KernelSource) -> KernelBinary:
-        """Build the text for this device."""
+        """Build the text for this device; raises ``CompileError`` where it lacks what the plan needs."""
         cl = binding()
+        if lacks := "; ".join(self._lacks(source)):
+            raise CompileError(f"{self.name} cannot run {source.name}: {lacks}")
+        # A function of the text, so that the cache, which knows the text, need not know them.
+        options = build_options(source.plan.instruction)
         # The plain binding: tilegen's own cache knows the text, and pyopencl's would hide the log.
         program = cl._cl._Program(self.context, source.text)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the log says the same
-                program.build(FLAGS.encode(), [self.handle])
+                program.build(options.encode(), [self.handle])
         except cl.Error as error:
             log = program.get_build_info(self.handle, cl.program_build_info.LOG)
             raise CompileError(
                 f"{self.name} refuses the text of {source.name}",
                 compiler=str(self.toolchain()),
-                flags=FLAGS,
+                flags=options,
                 log=str(log or error).strip("\0\n "),
             ) from None
         log = str(program.get_build_info(self.handle, cl.program_build_info.LOG) or "").strip(
@@ -96,12 +101,12 @@ class OpenCLDevice:
         resources = {
             entry.name: self._resources(cl.Kernel(program, entry.name)) for entry in source.entries
         }
-        return KernelBinary(source, binary, log, resources, self.toolchain(), FLAGS)
+        return KernelBinary(source, binary, log, resources, self.toolchain(), options)
 
     def _lacks(self, source: KernelSource) -> Iterator[str]:
         """What a plan for another arch, a static one say, asks for beyond this device."""
         plan, arch = source.plan, self.arch
-        for feature in sorted(needs(plan.spec) - arch.features):
+        for feature in sorted(needs(plan.spec, plan.instruction) - arch.features):
             yield f"it has no {feature}"
         if plan.threads > arch.max_threads:
             yield f"a work-group has {plan.threads} work-items, and it allows {arch.max_threads}"
@@ -218,7 +223,7 @@ def _arch(cl: Any, handle: Any, kind: str) -> Arch:
         "fast_fma": bool(handle.single_fp_config & cl.device_fp_config.FMA),
         "fast_fma64": "cl_khr_fp64" in extensions
         and bool(handle.double_fp_config & cl.device_fp_config.FMA),
-        "integer_dot": "cl_khr_integer_dot_product" in extensions,
+        "integer_dot": "cl_khr_integer_dot_product" in extensions and _compiles_c3(cl, handle),
     }
     return refined(
         CPU if kind == "cpu" else GPU,
@@ -227,6 +232,15 @@ def _arch(cl: Any, handle: Any, kind: str) -> Arch:
         vector_width=int(handle.native_vector_width_float),
         features=frozenset(name for name, has in features.items() if has),
     )
+
+
+def _compiles_c3(cl: Any, handle: Any) -> bool:
+    """Whether its compiler takes OpenCL C 3.0, which not every OpenCL 3.0 device does."""
+    try:
+        versions = handle.get_info(cl.device_info.OPENCL_C_ALL_VERSIONS)
+    except (cl.Error, AttributeError):
+        return False
+    return any(v.version >> C_VERSION_SHIFT >= 3 for v in versions)
 
 
 class LoadedProgram:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -70,11 +70,24 @@ class Target:
     form: Form
     types: TypeCombination
     output: tuple[str, str]
+    instruction: str = ""
 
     def __str__(self) -> str:
         t, (c, d) = self.types, self.output
         types = t.a if {t.a, t.b, t.acc, c, d} == {t.a} else f"{t.a}-{t.b}-{t.acc}-{c}-{d}"
-        return f"{self.backend}-{self.device.arch.name}-{self.form.name}-{types}"
+        how = f"-{self.instruction}" if self.instruction else ""
+        return f"{self.backend}-{self.device.arch.name}-{self.form.name}-{types}{how}"
+
+    @property
+    def pins(self) -> dict[str, dict[str, Any]]:
+        """The form, and the instruction where the form has more than one for these types."""
+        chosen = {"instruction": self.instruction} if self.instruction else {}
+        return {self.backend: {"form": self.form.name, **chosen}}
+
+    @property
+    def type_names(self) -> dict[str, str]:
+        c, d = self.output
+        return {"a": self.types.a, "b": self.types.b, "acc": self.types.acc, "c": c, "d": d}
 
     @property
     def in_full(self) -> bool:
@@ -90,12 +103,11 @@ class Target:
 
         Where its tiles are refused, the next larger ones that are not.
         """
-        c, d = self.output
         data = {
             **SPECS[name],
             "epilogue": [s for s in SPECS[name].get("epilogue", []) if self.has(s["op"])],
-            "types": {"a": self.types.a, "b": self.types.b, "acc": self.types.acc, "c": c, "d": d},
-            "pins": {self.backend: {"form": self.form.name}},
+            "types": self.type_names,
+            "pins": self.pins,
         }
         refusal = None
         for m, n, k in (
@@ -146,9 +158,34 @@ def _found() -> Iterator[Any]:
         for device in found:
             for form in backend.forms(device.arch):
                 for types in form.types(device.arch):
-                    for output in representative(types):
-                        target = Target(name, device, form, types, output)
+                    for target in _targets(Target(name, device, form, types, types.outputs[0])):
                         yield pytest.param(target, id=str(target))
+
+
+def _targets(first: Target) -> Iterator[Target]:
+    """One for each kind of D, in the instruction that is chosen; then each other one once."""
+    others = instructions(first)
+    for output in representative(first.types):
+        yield replace(first, output=output, instruction=others[0] if others else "")
+    for instruction in others[1:]:
+        yield replace(first, instruction=instruction)
+
+
+def instructions(target: Target) -> list[str]:
+    """The instructions that a target can be pinned to, the chosen one first; none if there is one."""
+    names = target.form.pins(target.device.arch).get("instruction", ())
+    if not names:
+        return []
+    spec, legal = target.spec("plain"), []
+    for name in map(str, names):
+        pinned = spec.replace(pins=replace(target, instruction=name).pins)
+        try:
+            tg.lower(pinned, target.backend, target.device.arch)
+        except PlanError:
+            continue
+        legal.append(name)
+    chosen = tg.lower(spec, target.backend, target.device.arch).instruction.name
+    return sorted(legal, key=lambda name: name != chosen) if len(legal) > 1 else []
 
 
 def representative(types: TypeCombination) -> list[tuple[str, str]]:

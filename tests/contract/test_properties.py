@@ -32,11 +32,7 @@ FIXED = settings(
 
 
 def in_form(spec: tg.TileSpec, target: Target) -> tg.TileSpec:
-    t, (c, d) = target.types, target.output
-    return spec.replace(
-        pins={target.backend: {"form": target.form.name}},
-        types={"a": t.a, "b": t.b, "acc": t.acc, "c": c, "d": d},
-    )
+    return spec.replace(pins=target.pins, types=target.type_names)
 
 
 def check_refusal(error: PlanError, spec: tg.TileSpec, target: Target) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 import tilegen as tg
+from tilegen import registry
 
 STEPS = [
     {"op": "bias"},
@@ -14,6 +16,7 @@ STEPS = [
     {"op": "residual"},
     {"op": "clamp", "low": -1, "high": 1},
 ]
+GPU = registry.get("opencl").archs["gpu"]
 CASES = {
     "vector_fragment_nnnn.cl": ("cpu", {"block": (64, 64, 64), "warp": (64, 64)}),
     "vector_fragment_ttcc_batched.cl": (
@@ -35,6 +38,17 @@ CASES = {
             "stages": 1,
             "layout": {"a": "col", "b": "row", "c": "col", "d": "col"},
             "epilogue": [*STEPS[:1], {"op": "silu"}],
+        },
+    ),
+    # A device that has the built-ins; A comes in words along K, B in squares of K and N.
+    "work_group_nnnc_dot4.cl": (
+        replace(GPU, features=GPU.features | {"integer_dot"}),
+        {
+            "block": (64, 64, 32),
+            "warp": (32, 32),
+            "types": {"a": "s8", "b": "u8", "acc": "s32", "c": "s8", "d": "s8"},
+            "layout": {"d": "col"},
+            "epilogue": [{"op": "bias"}, {"op": "relu"}],
         },
     ),
 }

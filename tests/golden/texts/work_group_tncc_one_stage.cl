@@ -22,10 +22,10 @@ enum { A_ROW = 32, A_STAGE = A_ROW * BLOCK_K };
 // b: staged 4 element(s) at a time along N.
 enum { B_VECTOR = 4, B_VECTORS = BLOCK_N * BLOCK_K / B_VECTOR, B_FETCHES = (B_VECTORS + THREADS - 1) / THREADS };
 enum { B_ROW = 32, B_STAGE = B_ROW * BLOCK_K };
-typedef char warps_tile_the_block[WARPS_M * WARP_M == BLOCK_M && WARPS_N * WARP_N == BLOCK_N ? 1 : -1];
-typedef char threads_as_planned[THREADS == 128 && LANES_M * LANES_N == LANES ? 1 : -1];
-typedef char passes_as_planned[PASSES_M == 1 && PASSES_N == 1 ? 1 : -1];
-typedef char lanes_tile_the_warp[LANES_M * TILE_M == WARP_M && LANES_N * TILE_N == WARP_N ? 1 : -1];
+typedef char warps_tile_block_m[WARPS_M * WARP_M == BLOCK_M ? 1 : -1], warps_tile_block_n[WARPS_N * WARP_N == BLOCK_N ? 1 : -1];
+typedef char threads_as_planned[THREADS == 128 ? 1 : -1], lanes_as_planned[LANES_M * LANES_N == LANES ? 1 : -1];
+typedef char passes_m_as_planned[PASSES_M == 1 ? 1 : -1], passes_n_as_planned[PASSES_N == 1 ? 1 : -1];
+typedef char lanes_tile_warp_m[LANES_M * TILE_M == WARP_M ? 1 : -1], lanes_tile_warp_n[LANES_N * TILE_N == WARP_N ? 1 : -1];
 typedef char shared_as_planned[STAGES * (A_STAGE + B_STAGE) * sizeof(float) == 2048 ? 1 : -1];
 typedef float element;
 typedef float4 vector;
