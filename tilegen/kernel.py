@@ -11,6 +11,7 @@ from tilegen.backend import Device, Loaded, Operand, Session
 from tilegen.dtypes import DTYPES
 from tilegen.errors import LaunchError
 from tilegen.plan import Access, Argument, Entry, KernelPlan
+from tilegen.prepared import Part, PreparedLaunch, call_options
 from tilegen.tiling import (
     compute_type,
     epilogue_operands,
@@ -117,19 +118,23 @@ class Kernel:
         """
         call = self._resolve(a, b, c, alpha, beta, bias, scale, residual, out, stream)
         if call.sizes["M"] and call.sizes["N"] and call.sizes["batch"]:
-            entry, _ = self._choose(call)
-            self._launch(entry, call)
+            for entry, grid, arguments in self._parts(call):
+                self._loaded.launch(entry, grid, arguments, call.session.stream)
             call.session.finish()
         return call.result
 
+    def prepare(self, a: Any, b: Any, out: Any, c: Any = None, **options: Any) -> PreparedLaunch:
+        """The call with everything decided; each call of it only queues, and waits for nothing.
+
+        The same memory is read and written each time; arguments as in :meth:`__call__`.
+        """
+        call = self._resolve(a, b, c, *call_options({**options, "out": out}))
+        parts = self._parts(call) if all(call.sizes[x] for x in ("M", "N", "batch")) else []
+        return PreparedLaunch.of(self._loaded, parts, call.session, call.result, call.operands)
+
     def explain(self, a: Any, b: Any, c: Any = None, **options: Any) -> str:
         """Which entry a call with these arguments takes, and why not the ones before it."""
-        names = ("alpha", "beta", "bias", "scale", "residual", "out", "stream")
-        defaults = {"alpha": 1, "beta": 0}
-        values = [options.pop(name, defaults.get(name)) for name in names]
-        if options:
-            raise LaunchError(f"unknown argument {next(iter(options))!r}")
-        call = self._resolve(a, b, c, *values)
+        call = self._resolve(a, b, c, *call_options(options))
         if not (call.sizes["M"] and call.sizes["N"] and call.sizes["batch"]):
             return "nothing is launched: the output has no elements"
         entry, refusals = self._choose(call)
@@ -365,13 +370,16 @@ class Kernel:
             return f"{name} has an extent over {access.extent_limit}"
         return ""
 
-    def _launch(self, entry: Entry, call: _Call) -> None:
+    def _parts(self, call: _Call) -> list[Part]:
+        """The launches of the entry that takes the call, the ones before and after it included."""
+        entry, _ = self._choose(call)
         workspace = entry.workspace(**call.sizes)
         space = call.session.workspace(workspace) if workspace else None
-        for name in (*entry.before, entry.name, *entry.after):
-            part = self.plan.entry(name)
-            arguments = [(arg, self._value(arg, call, space)) for arg in part.arguments]
-            self._loaded.launch(part, part.grid(**call.sizes), arguments, call.session.stream)
+        parts = [self.plan.entry(name) for name in (*entry.before, entry.name, *entry.after)]
+        return [
+            (p, p.grid(**call.sizes), [(arg, self._value(arg, call, space)) for arg in p.arguments])
+            for p in parts
+        ]
 
     def _value(self, argument: Argument, call: _Call, workspace: Any) -> Any:
         match argument.kind:

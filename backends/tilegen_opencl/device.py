@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-from typing import Any
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from tilegen.render import KernelSource
 
 from .archs import CPU, GPU, refined
 from .runtime import opencl
+
+if TYPE_CHECKING:
+    from .workbench import OpenCLWorkbench
 
 FLAGS = ""
 # The widest access of any form is 64 bytes; buffers start at such a boundary or a wider one.
@@ -125,7 +128,12 @@ class OpenCLDevice:
             kernel.set_scalar_arg_dtypes(
                 [None if a.is_pointer else _scalar_type(a) for a in entry.arguments]
             )
-        return LoadedProgram(kernels)
+        return LoadedProgram(program, kernels)
+
+    def workbench(self) -> OpenCLWorkbench:
+        from .workbench import OpenCLWorkbench
+
+        return OpenCLWorkbench(self)
 
     def session(self, arrays: Sequence[Any], stream: Any) -> HostSession | DeviceSession:
         cl = _cl()
@@ -224,8 +232,8 @@ def _cl() -> Any:
 class LoadedProgram:
     """The kernels of one program."""
 
-    def __init__(self, kernels: dict[str, Any]) -> None:
-        self._kernels = kernels
+    def __init__(self, program: Any, kernels: dict[str, Any]) -> None:
+        self._program, self._kernels = program, kernels
         # A cl_kernel keeps its arguments between calls, so setting and queueing belong together.
         self._lock = threading.Lock()
 
@@ -241,6 +249,19 @@ class LoadedProgram:
                 cl.enqueue_nd_range_kernel(stream, kernel, (grid * entry.block,), (entry.block,))
         except cl.Error as error:
             raise LaunchError(f"{entry.name}: the driver refused the launch: {error}") from None
+
+    def prepare(
+        self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], stream: Any
+    ) -> Callable[[], Any]:
+        """A launch whose arguments the driver already has; a call of it returns the event."""
+        cl = _cl()
+        kernel = cl.Kernel(self._program, entry.name)
+        kernel.set_scalar_arg_dtypes(
+            [None if a.is_pointer else _scalar_type(a) for a in entry.arguments]
+        )
+        kernel.set_args(*(value for _, value in arguments))
+        sizes = (grid * entry.block,), (entry.block,)
+        return partial(cl.enqueue_nd_range_kernel, stream, kernel, *sizes)
 
 
 def _scalar_type(argument: Argument) -> Any:
