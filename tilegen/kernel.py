@@ -123,14 +123,17 @@ class Kernel:
             call.session.finish()
         return call.result
 
-    def prepare(self, a: Any, b: Any, out: Any, c: Any = None, **options: Any) -> PreparedLaunch:
+    def prepare(
+        self, a: Any, b: Any, out: Any, c: Any = None, *, once: bool = False, **options: Any
+    ) -> PreparedLaunch:
         """The call with everything decided; each call of it only queues, and waits for nothing.
 
-        The same memory is read and written each time; arguments as in :meth:`__call__`.
+        The same memory is read and written each time; arguments as in :meth:`__call__`. With
+        ``once`` the driver keeps no arguments: cheaper to make, dearer to call.
         """
         call = self._resolve(a, b, c, *call_options({**options, "out": out}))
         parts = self._parts(call) if all(call.sizes[x] for x in ("M", "N", "batch")) else []
-        return PreparedLaunch.of(self._loaded, parts, call.session, call.result, call.operands)
+        return PreparedLaunch.of(self._loaded, parts, call.session, call.result, call.operands, once)
 
     def explain(self, a: Any, b: Any, c: Any = None, **options: Any) -> str:
         """Which entry a call with these arguments takes, and why not the ones before it."""

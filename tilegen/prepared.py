@@ -35,11 +35,13 @@ class PreparedLaunch:
 
     @classmethod
     def of(
-        cls, loaded: Loaded, parts: list[Part], session: Session, result: Any, keep: Any
-    ) -> PreparedLaunch:
-        """Prepared by the backend's own ``prepare`` where its driver can keep arguments."""
-        make: Callable[..., Callable[[], Any]]
-        make = getattr(loaded, "prepare", None) or partial(partial, loaded.launch)
+        cls, loaded: Loaded, parts: list[Part], session: Session, result: Any, keep: Any,
+        once: bool = False,
+    ) -> PreparedLaunch:  # fmt: skip
+        """Prepared by the backend's own ``prepare``, if it has one and more than one call follows."""
+        make: Callable[..., Callable[[], Any]] = partial(partial, loaded.launch)
+        if not once:
+            make = getattr(loaded, "prepare", make)
         launches = tuple(make(*part, session.stream) for part in parts)
         # Drivers do not keep what an argument points to alive.
         return cls(tuple(p[0].name for p in parts), launches, session, result, (parts, keep))

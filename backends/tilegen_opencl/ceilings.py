@@ -89,7 +89,9 @@ TRAFFIC = {"read": 1, "copy": 2, "triad": 3}
 def traffic_text(width: int) -> str:
     """Kernels that read, copy and triad: work-item g moves vectors g * first + i * step."""
     v = f"float{width}"
-    head = "__global const V* a, __global const V* b, __global V* c, int count, long first, long step"
+    head = (
+        "__global const V* a, __global const V* b, __global V* c, int count, long first, long step"
+    )
     lane = "    const long start = get_global_id(0) * first;\n"
     loop = "    for (int i = 0; i < count; ++i)\n        "
     at = "start + i * step"

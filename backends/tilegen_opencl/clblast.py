@@ -57,7 +57,10 @@ def _library(named: str | None) -> tuple[ctypes.CDLL | None, str]:
         except OSError as error:
             # A library that is there and lacks another one says so; one that is not says nothing new.
             reason = reason if name in str(error) else str(error)
-    return None, f"CLBlast cannot be loaded: {reason}" if reason else f"CLBlast is not here: {INSTALL}"
+    return (
+        None,
+        f"CLBlast cannot be loaded: {reason}" if reason else f"CLBlast is not here: {INSTALL}",
+    )
 
 
 class CLBlast:
@@ -98,9 +101,7 @@ class CLBlast:
         one = _half(1.0) if types.a == "f16" else 1.0
         order = layout.d
         words: list[Any] = [ctypes.c_int(ORDERS[order])]
-        words += [
-            ctypes.c_int(PLAIN if x == order else TRANSPOSED) for x in (layout.a, layout.b)
-        ]
+        words += [ctypes.c_int(PLAIN if x == order else TRANSPOSED) for x in (layout.a, layout.b)]
         words += [ctypes.c_size_t(x) for x in (m, n, k)]
         for scalar, index in ((one, 0), (None, 1), (0, 2)):
             if scalar is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +63,7 @@ class OpenCLWorkbench:
     def put(self, array: np.ndarray[Any, Any]) -> Any:
         if self._cpu:
             return array
-        held = self._cl.array.Array(
-            self.stream, array.shape, array.dtype, strides=array.strides
-        )
+        held = self._cl.array.Array(self.stream, array.shape, array.dtype, strides=array.strides)
         # As bytes: types of ml_dtypes export no buffer of their own.
         flat = array.reshape(-1, order="A").view(np.uint8)
         self._cl.enqueue_copy(self.stream, held.base_data, flat)
@@ -106,7 +105,7 @@ class OpenCLWorkbench:
         events = [e for group in made if isinstance(group, list) for e in group]
         if not events or not all(isinstance(e, self._cl.Event) for e in events):
             return None
-        return sum(e.profile.end - e.profile.start for e in events) * 1e-9
+        return float(sum(e.profile.end - e.profile.start for e in events)) * 1e-9
 
     def _queued(self, calls: Sequence[Callable[[], object]], lead: int) -> Timing:
         """The device's time between two markers; a long kernel ahead keeps the queue full.
@@ -173,8 +172,7 @@ class OpenCLWorkbench:
 
     def _peak_kernel(self, kernel: PeakKernel) -> Callable[[int, int], Any]:
         cl = self._cl
-        program = cl._cl._Program(self._device.context, kernel.text)
-        program.build(b"", [self._device.handle])
+        program = self._program(kernel.text)
         entry = cl.Kernel(program, "peak")
         scalar = np.dtype(kernel.scalar)
         entry.set_scalar_arg_dtypes([None, np.int32, scalar])
@@ -190,6 +188,13 @@ class OpenCLWorkbench:
             )
 
         return run
+
+    def _program(self, text: str) -> Any:
+        program = self._cl._cl._Program(self._device.context, text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program.build(b"", [self._device.handle])
+        return program
 
     def _event_time(self, run: Callable[[int, int], Any], groups: int, steps: int) -> float:
         event = run(groups, steps)
@@ -207,14 +212,15 @@ class OpenCLWorkbench:
         first, step = (count, 1) if self._cpu else (1, items)
         size = count * items * width * 4
         try:
-            program = cl._cl._Program(context, traffic_text(width))
-            program.build(b"", [self._device.handle])
+            program = self._program(traffic_text(width))
             arrays = [cl.Buffer(context, cl.mem_flags.READ_WRITE, size) for _ in range(3)]
             for array in arrays:
                 cl.enqueue_fill_buffer(self.stream, array, np.float32(1), 0, size)
             self.stream.finish()
         except cl.Error as error:
-            raise LaunchError(f"{self._device.name}: no room for {3 * size} bytes: {error}") from None
+            raise LaunchError(
+                f"{self._device.name}: no room for {3 * size} bytes: {error}"
+            ) from None
         best = Ceiling(0.0, "")
         for name, moved in TRAFFIC.items():
             entry = cl.Kernel(program, name)

@@ -70,7 +70,9 @@ def make_sets(case: Case, bench: Workbench, seed: int, warm: bool = False) -> Bu
             kind, majorness = DTYPES[getattr(t, name)], getattr(layout, name)
             array = aligned(shape, kind, majorness)
             if name != "d":
-                pool = pools.setdefault(kind.name, random_values(rng, kind, POOL))
+                if kind.name not in pools:
+                    pools[kind.name] = random_values(rng, kind, POOL)
+                pool = pools[kind.name]
                 fill(array, pool, int(rng.integers(len(pool))))
             arrays[name] = bench.put(array)
         sets.append(OperandSet(arrays["a"], arrays["b"], arrays["d"]))

@@ -124,10 +124,10 @@ def drawn(count: int, seed: int, device_kind: str = "cpu") -> tuple[Case, ...]:
     largest = DRAWN_EXTENT[device_kind]
     cases = []
     for _ in range(count):
-        extents = [int(16 * (largest / 16) ** rng.random()) for _ in range(3)]
+        m, n, k = (int(16 * (largest / 16) ** rng.random()) for _ in range(3))
         if rng.random() < 0.5:
-            extents = [max(16, extent // 16 * 16) for extent in extents]
-        cases.append(Case(*extents, kind="drawn"))
+            m, n, k = (extent // 16 * 16 for extent in (m, n, k))
+        cases.append(Case(m, n, k, "drawn"))
     return tuple(cases)
 
 
@@ -148,7 +148,11 @@ def _parse_shape(text: str) -> Case:
     return Case(sizes[0], sizes[1], sizes[2])
 
 
-def with_spec(cases: Sequence[Case], types: Types, layout: Layouts | None) -> tuple[Case, ...]:
-    """The cases with a spec's types, and its layout where the suite does not set them apart."""
-    out = [replace(case, types=types) for case in cases]
-    return tuple(replace(case, layout=layout) if layout is not None else case for case in out)
+def with_spec(cases: Sequence[Case], types: Types, layout: Layouts) -> tuple[Case, ...]:
+    """The cases in a spec's types and layout; what a suite varies itself (majornesses) stays."""
+    varied = len({case.letters for case in cases}) > 1
+    out = []
+    for case in cases:
+        own = {"a": case.layout.a, "b": case.layout.b} if varied else {}
+        out.append(replace(case, types=types, layout=Layouts(**{**layout.model_dump(), **own})))
+    return tuple(out)

@@ -217,9 +217,11 @@ class _Run:
         """One product of each on the first set, against the reference; raises ``VerifyError``."""
         one, get = sets.sets[0], self.bench.get
         a, b = get(one.a), get(one.b)
-        for name, runner in list(runners.items()):
+        for name in list(runners):
             try:
-                launch = kernels[name].prepare(one.a, one.b, one.d, stream=self.bench.stream)
+                launch = kernels[name].prepare(
+                    one.a, one.b, one.d, stream=self.bench.stream, once=True
+                )
                 launch()
                 launch.finish()
             except LaunchError as error:
@@ -262,7 +264,7 @@ class _Run:
         one, stream = sets.sets[0], self.bench.stream
 
         def call() -> object:
-            return kernel.prepare(one.a, one.b, one.d, stream=stream)()
+            return kernel.prepare(one.a, one.b, one.d, stream=stream, once=True)()
 
         host = call_seconds(call, lambda: self.bench.get(one.d))
         return _measurement(runner, host, _described(kernel, sets, stream))
@@ -292,7 +294,7 @@ def _measurement(
 def _described(kernel: Kernel, sets: BufferSets, stream: Any) -> dict[str, Any]:
     """The spec, and what the plan predicted beside what the compiler said."""
     one, plan = sets.sets[0], kernel.plan
-    entries = kernel.prepare(one.a, one.b, one.d, stream=stream).entries
+    entries = kernel.prepare(one.a, one.b, one.d, stream=stream, once=True).entries
     said = kernel.binary.resources.get(entries[0]) if entries else None
     return {
         "name": plan.name,

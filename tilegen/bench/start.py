@@ -22,7 +22,11 @@ def starting_spec(case: Case, backend: str, arch: Arch) -> TileSpec:
     if find_spec("tilegen.choose") is not None:
         chooser: Any = import_module("tilegen.choose")
         chosen: TileSpec = chooser.choose(
-            (case.m, case.n, case.k), types=case.types, layout=case.layout, backend=backend, arch=arch
+            (case.m, case.n, case.k),
+            types=case.types,
+            layout=case.layout,
+            backend=backend,
+            arch=arch,
         )
         return chosen
     return TileSpec(**FIXED[arch.kind], types=case.types, layout=case.layout)
