@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilegen.errors import SpecError
+from tilegen.errors import BackendError, SpecError
 
 if TYPE_CHECKING:
     from tilegen.bench import BenchReport, Case
     from tilegen.spec import TileSpec
 
 # Seconds of timed calls per case.
-BUDGET, QUICK_BUDGET = 4.0, 0.5
+BUDGET, QUICK_BUDGET = 10.0, 1.0
 PINS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 
@@ -72,9 +72,12 @@ def bench(
     # Before anything imports NumPy: its BLAS picks the core type when it is loaded.
     unpinned = _unpin()
     from tilegen.bench import run
+    from tilegen.bench.run import refuse_spec
 
     _refuse_outputs(as_json, plot)
     spec = _spec(what)
+    if spec is not None:
+        refuse_spec(spec)
     if seed is None:
         seed = secrets.randbelow(2**31)
     cases = _cases(what, spec, suite, shapes, drawn, seed, backend, arch, device)
@@ -85,6 +88,9 @@ def bench(
             cases, spec, backend=backend, arch=arch, device=device, peers=wanted, seed=seed,
             budget=seconds, warm=warm, progress=step,
         )  # fmt: skip
+    if not any(result.variants for result in report.results):
+        reasons = [why for result in report.results for why in result.refused.values()]
+        raise BackendError(f"nothing was measured: {reasons[0] if reasons else 'no case is named'}")
     _write(report, unpinned, as_json, plot)
 
 

@@ -79,6 +79,11 @@ def make_sets(case: Case, bench: Workbench, seed: int, warm: bool = False) -> Bu
     return BufferSets(tuple(sets), (count - 1) * traffic(case) >= bench.cache_bytes)
 
 
+def empty_output(case: Case, bench: Workbench) -> Any:
+    """A D of zeros of its own, so that a product that was never computed cannot look right."""
+    return bench.put(aligned((case.m, case.n), DTYPES[case.types.d], case.layout.d))
+
+
 def aligned(shape: tuple[int, int], kind: DType, majorness: str) -> NDArray[Any]:
     """A zeroed array that starts on a boundary of 128 bytes, as a library's allocator gives."""
     size = shape[0] * shape[1] * kind.bytes

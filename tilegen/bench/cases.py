@@ -84,7 +84,7 @@ _ODD = tuple(
     )
 )
 _MAJORNESSES = tuple(
-    Case(size, size, size, "big", layout=Layouts(a=a, b=b))  # type: ignore[arg-type]
+    Case(size, size, size, "big", layout=Layouts(a=a, b=b))
     for size in (512, 1024, 2048, 4096)
     for a in ("row", "col")
     for b in ("row", "col")

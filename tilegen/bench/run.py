@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilegen import registry
 from tilegen.backend import Ceiling, Device, Peer, Workbench
-from tilegen.bench.buffers import BufferSets, make_sets
+from tilegen.bench.buffers import BufferSets, empty_output, make_sets
 from tilegen.bench.cases import Case
 from tilegen.bench.check import check_against, check_sample
 from tilegen.bench.floor import Floor, floor, traffic
@@ -23,14 +23,26 @@ from tilegen.bench.numpy_peer import NumpyPeer, pins
 from tilegen.bench.report import LAUNCH_BOUND, BenchReport, CaseResult, Measurement
 from tilegen.bench.start import starting_spec
 from tilegen.build import build, find_device
-from tilegen.errors import BackendError, CompileError, LaunchError, PlanError, SpecError
+from tilegen.errors import (
+    BackendError,
+    CompileError,
+    LaunchError,
+    PlanError,
+    SpecError,
+    VerifyError,
+)
 from tilegen.hardware import Arch
 from tilegen.kernel import Kernel
 from tilegen.spec import TileSpec
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 # A variant: one spec for every case, or a function that has one for each.
 Variant = TileSpec | Callable[[Case], TileSpec]
 CHOSEN = "chosen"
+# Above this load somebody else used the processor within the last minute.
+QUIET_LOAD = 0.5
 # What stops a variant on one case, and not the run.
 REFUSALS = (PlanError, SpecError, LaunchError, CompileError)
 
@@ -44,7 +56,7 @@ def run(
     device: str | Device | None = None,
     peers: Sequence[str] | None = None,
     seed: int = 0,
-    budget: float = 4.0,
+    budget: float = 10.0,
     warm: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> BenchReport:
@@ -82,7 +94,7 @@ def run(
     VerifyError
         If a product is wrong; nothing wrong is timed.
     """
-    begun, say = time.perf_counter(), progress or (lambda _: None)
+    begun, load, say = time.perf_counter(), _load(), progress or (lambda _: None)
     plugin = registry.get(backend)
     target = plugin.archs.get(arch) if isinstance(arch, str) else arch
     if isinstance(arch, str) and target is None:
@@ -109,9 +121,19 @@ def run(
         seed=seed,
         buffers="warm" if warm else "cold",
         versions=_versions(bench),
-        notes=tuple(_notes(everyone, bench)),
+        notes=tuple(_notes(everyone, load)),
         seconds=time.perf_counter() - begun,
     )
+
+
+def refuse_spec(spec: TileSpec) -> None:
+    """Raise ``SpecError`` for a spec that does more than the peers do."""
+    extra = [f"batch = {spec.batch!r}"] if spec.batch != "none" else []
+    extra += ["an epilogue"] if spec.epilogue else []
+    if extra:
+        raise SpecError(
+            f"the spec has {' and '.join(extra)}, and the bench times D = A·B alone, as the peers do"
+        )
 
 
 @dataclass(frozen=True)
@@ -170,10 +192,11 @@ class _Run:
             refused["case"] = f"its operands take {traffic(case) >> 20} MiB; {self._room()}"
             return nothing
         runners = {name: _variant(name, k, self.bench) for name, k in kernels.items()}
-        self._check_variants(case, sets, runners, kernels, refused)
-        peers = self._checked_peers(case, sets, runners, kernels, refused)
-        if not runners:
+        ours = self._check_variants(case, sets, runners, kernels, refused)
+        if ours is None:
             return nothing
+        family = kernels[next(iter(runners))].plan.instruction.family
+        peers = self._checked_peers(case, sets, ours, family, refused)
         rng = random.Random(f"{self.seed} {case.name}")
         everyone = [*runners.values(), *peers]
         rounds = measure(everyone, sets, self.bench, budget=self.budget, rng=rng)
@@ -186,7 +209,8 @@ class _Run:
     def _too_large(self, case: Case, least: Floor | None) -> str:
         if traffic(case) > self.bench.memory_bytes:
             return f"its operands take {traffic(case) >> 20} MiB; {self._room()}"
-        shortest = (least.seconds if least else 0.0) * (LEAST_ROUNDS + 1) * 2
+        runners = len(self.variants) + sum(not peer.missing for peer in self.peers)
+        shortest = (least.seconds if least else 0.0) * (LEAST_ROUNDS + 1) * runners
         if shortest > self.budget:
             return (
                 f"{LEAST_ROUNDS} rounds take at least {shortest:.1f} s and a case may take "
@@ -203,8 +227,7 @@ class _Run:
             try:
                 spec = variant if isinstance(variant, TileSpec) else variant(case)
                 spec = spec.replace(types=case.types, layout=case.layout)
-                if spec.epilogue or spec.batch != "none":
-                    raise SpecError("the bench multiplies two matrices: no batch, no epilogue")
+                refuse_spec(spec)
                 out[name] = build(spec, self.backend, self.device.arch, self.device)
             except REFUSALS as error:
                 refused[name] = " ".join(str(error).split())
@@ -213,52 +236,48 @@ class _Run:
     def _check_variants(
         self, case: Case, sets: BufferSets, runners: dict[str, Runner],
         kernels: Mapping[str, Kernel], refused: dict[str, str],
-    ) -> None:  # fmt: skip
-        """One product of each on the first set, against the reference; raises ``VerifyError``."""
-        one, get = sets.sets[0], self.bench.get
+    ) -> NDArray[Any] | None:  # fmt: skip
+        """One product of each, against the reference; the last one's D. Raises ``VerifyError``."""
+        one, get, ours = sets.sets[0], self.bench.get, None
         a, b = get(one.a), get(one.b)
         for name in list(runners):
+            kernel, out = kernels[name], empty_output(case, self.bench)
             try:
-                launch = kernels[name].prepare(
-                    one.a, one.b, one.d, stream=self.bench.stream, once=True
-                )
+                launch = kernel.prepare(one.a, one.b, out, stream=self.bench.stream, once=True)
                 launch()
                 launch.finish()
             except LaunchError as error:
                 refused[name] = str(error)
                 del runners[name]
                 continue
-            family = kernels[name].plan.instruction.family
-            check_sample(case, a, b, get(one.d), family, kernels[name].plan.name, self.seed)
+            ours = get(out)
+            family = kernel.plan.instruction.family
+            check_sample(case, a, b, ours, family, kernel.plan.name, self.seed)
+        return ours
 
     def _checked_peers(
-        self, case: Case, sets: BufferSets, runners: Mapping[str, Runner],
-        kernels: Mapping[str, Kernel], refused: dict[str, str],
-    ) -> list[Runner]:  # fmt: skip
+        self, case: Case, sets: BufferSets, ours: NDArray[Any], family: str, refused: dict[str, str]
+    ) -> list[Runner]:
         """Runners of the peers that multiply this case, each compared once with our result."""
-        one, get, out = sets.sets[0], self.bench.get, []
-        if not runners:
-            return []
-        family = kernels[next(iter(runners))].plan.instruction.family
-        ours = get(one.d).copy()  # as the last variant left it
+        one, get, runners = sets.sets[0], self.bench.get, []
         for peer in self.peers:
             if peer.missing:
                 continue
             if why := peer.refusal(case.types):
                 refused[peer.name] = why
                 continue
-            get(one.d)[...] = 0
+            out = empty_output(case, self.bench)
             try:
-                peer.prepare(one.a, one.b, one.d, case.types, case.layout)()
-            except LaunchError as error:
+                peer.prepare(one.a, one.b, out, case.types, case.layout)()
+                check_against(
+                    case, get(one.a), get(one.b), ours, get(out), family, peer.name,
+                    peer.accumulator(case.types),
+                )  # fmt: skip
+            except (LaunchError, VerifyError) as error:
                 refused[peer.name] = str(error)
                 continue
-            check_against(
-                case, get(one.a), get(one.b), ours, get(one.d), family, peer.name,
-                peer.accumulator(case.types),
-            )  # fmt: skip
-            out.append(_peer(peer, case))
-        return out
+            runners.append(_peer(peer, case))
+        return runners
 
     def _measured(self, runner: Runner, kernel: Kernel, sets: BufferSets) -> Measurement:
         one, stream = sets.sets[0], self.bench.stream
@@ -365,8 +384,18 @@ def _versions(bench: Workbench) -> dict[str, str]:
     }
 
 
-def _notes(peers: Sequence[Peer], bench: Workbench) -> list[str]:
+def _notes(peers: Sequence[Peer], load: float) -> list[str]:
     out = [peer.missing for peer in peers if peer.missing]
     if any(peer.name == "NumPy" for peer in peers) and pins():
         out.append(f"NumPy's OpenBLAS is held to a core type by {', '.join(pins())}: no fair peer")
+    if load > QUIET_LOAD:
+        out.append(f"the machine was busy: a load of {load:.1f} when the run began")
     return out
+
+
+def _load() -> float:
+    """Processes that want to run, over the last minute; 0 where the system does not say."""
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return 0.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilegen.bench.report import BenchReport, CaseResult, Measurement
 
-WIDTH = 132
+WIDTH = 150
 
 
 def text(report: BenchReport, width: int = WIDTH) -> str:
@@ -83,7 +83,7 @@ def _case_table(report: BenchReport) -> Any:
     peers = list(dict.fromkeys(p.name for r in report.results for p in r.peers))
     several = len({v.name for r in report.results for v in r.variants}) > 1
     for name in ("case", "class", *(["variant"] if several else [])):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, no_wrap=name != "variant", overflow="fold")
     columns = ["rate", "p10-p90", "time", "of floor", *(f"/ {p}" for p in peers), "kernel", "host"]
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
