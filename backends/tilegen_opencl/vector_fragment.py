@@ -279,7 +279,7 @@ def _best_fragment(
     """Rows and vectors with the most multiply-adds per load that fit in the registers.
 
     A vector of the panel counts as three loads of a row's element: the panel streams from the
-    second-level cache, the rows stay in the first (examples/benchmarks/opencl_cpu.py, 8 x 2
+    second-level cache, the rows stay in the first (examples/benchmarks/ladder_rows.py, 8 x 2
     against 4 x 4).
     """
     best = (0.0, 1, 1)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from tilegen import registry
@@ -16,10 +13,11 @@ from tilegen.backend import Ceiling, Device, Peer, Workbench
 from tilegen.bench.buffers import BufferSets, empty_output, make_sets
 from tilegen.bench.cases import Case
 from tilegen.bench.check import check_against, check_sample
+from tilegen.bench.context import kernel_facts, load, notes, versions
 from tilegen.bench.floor import Floor, floor, traffic
-from tilegen.bench.host import processor, workbench
+from tilegen.bench.host import workbench
 from tilegen.bench.measure import LEAST_ROUNDS, Runner, call_seconds, measure
-from tilegen.bench.numpy_peer import NumpyPeer, pins
+from tilegen.bench.numpy_peer import NumpyPeer
 from tilegen.bench.report import LAUNCH_BOUND, BenchReport, CaseResult, Measurement
 from tilegen.bench.start import starting_spec
 from tilegen.build import build, find_device
@@ -41,8 +39,6 @@ if TYPE_CHECKING:
 # A variant: one spec for every case, or a function that has one for each.
 Variant = TileSpec | Callable[[Case], TileSpec]
 CHOSEN = "chosen"
-# Above this load somebody else used the processor within the last minute.
-QUIET_LOAD = 0.5
 # What stops a variant on one case, and not the run.
 REFUSALS = (PlanError, SpecError, LaunchError, CompileError)
 
@@ -94,7 +90,7 @@ def run(
     VerifyError
         If a product is wrong; nothing wrong is timed.
     """
-    begun, load, say = time.perf_counter(), _load(), progress or (lambda _: None)
+    begun, busy, say = time.perf_counter(), load(), progress or (lambda _: None)
     plugin = registry.get(backend)
     target = plugin.archs.get(arch) if isinstance(arch, str) else arch
     if isinstance(arch, str) and target is None:
@@ -120,8 +116,8 @@ def run(
         results=tuple(results),
         seed=seed,
         buffers="warm" if warm else "cold",
-        versions=_versions(bench),
-        notes=tuple(_notes(everyone, load)),
+        versions=versions(bench),
+        notes=tuple(notes(everyone, busy)),
         seconds=time.perf_counter() - begun,
     )
 
@@ -286,7 +282,7 @@ class _Run:
             return kernel.prepare(one.a, one.b, one.d, stream=stream, once=True)()
 
         host = call_seconds(call, lambda: self.bench.get(one.d))
-        return _measurement(runner, host, _described(kernel, sets, stream))
+        return _measurement(runner, host, kernel_facts(kernel, sets, stream))
 
 
 def _variant(name: str, kernel: Kernel, bench: Workbench) -> Runner:
@@ -308,27 +304,6 @@ def _measurement(
         host,
         kernel or {},
     )
-
-
-def _described(kernel: Kernel, sets: BufferSets, stream: Any) -> dict[str, Any]:
-    """The spec, and what the plan predicted beside what the compiler said."""
-    one, plan = sets.sets[0], kernel.plan
-    entries = kernel.prepare(one.a, one.b, one.d, stream=stream, once=True).entries
-    said = kernel.binary.resources.get(entries[0]) if entries else None
-    return {
-        "name": plan.name,
-        "spec": plan.spec.model_dump(mode="json", exclude_defaults=True),
-        "spec_sha256": plan.spec.digest,
-        "form": plan.form,
-        "entries": list(entries),
-        "registers": {
-            use.file: {"predicted": use.predicted, "limit": use.limit}
-            for use in plan.budget.registers
-        },
-        "predicted_private_bytes": plan.budget.private_bytes,
-        "measured": {} if said is None else {k: v for k, v in asdict(said).items() if v},
-        "compiler": str(kernel.binary.toolchain),
-    }
 
 
 def _short(least: Floor | None) -> bool:
@@ -368,34 +343,3 @@ def _label(spec: TileSpec) -> str:
     pins = [f"{k} {v}" for table in spec.pins.values() for k, v in table.items()]
     block, warp = ("x".join(map(str, tile)) for tile in (spec.block, spec.warp))
     return " ".join([f"{block} w{warp} s{spec.stages}", *pins])
-
-
-def _versions(bench: Workbench) -> dict[str, str]:
-    try:
-        own = version("tilegen")
-    except PackageNotFoundError:
-        own = "not installed"
-    return {
-        "tilegen": own,
-        "python": platform.python_version(),
-        "system": platform.platform(),
-        "processor": f"{processor()}, {os.cpu_count()} processors",
-        **bench.versions,
-    }
-
-
-def _notes(peers: Sequence[Peer], load: float) -> list[str]:
-    out = [peer.missing for peer in peers if peer.missing]
-    if any(peer.name == "NumPy" for peer in peers) and pins():
-        out.append(f"NumPy's OpenBLAS is held to a core type by {', '.join(pins())}: no fair peer")
-    if load > QUIET_LOAD:
-        out.append(f"the machine was busy: a load of {load:.1f} when the run began")
-    return out
-
-
-def _load() -> float:
-    """Processes that want to run, over the last minute; 0 where the system does not say."""
-    try:
-        return os.getloadavg()[0]
-    except (AttributeError, OSError):
-        return 0.0
