@@ -238,11 +238,14 @@ class Timing:
         Until the last call had returned: what the host spent on queueing.
     event_seconds : float or None
         The sum of what the driver says of each kernel alone; ``None`` where it says nothing.
+    starved : bool
+        Whether the device may have waited for the host within the batch.
     """
 
     seconds: float
     host_seconds: float
     event_seconds: float | None = None
+    starved: bool = False
 
 
 @dataclass(frozen=True)
@@ -315,6 +318,9 @@ class Workbench(Protocol):
 
     def get(self, array: Any) -> np.ndarray[Any, Any]:
         """Its values on the host, everything queued done."""
+
+    def wait(self) -> None:
+        """Until everything queued is done."""
 
     def time(self, calls: Sequence[Callable[[], object]], lead: int = 0) -> Timing:
         """Time the calls back to back, after the first ``lead`` of them have run untimed."""

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 GPU_CACHE_BYTES = 256 << 20
 CEILING_SECONDS = 0.03
 CEILING_RUNS = 7
-LONGEST_PLUG = 4.0
+# How long the device may be kept busy ahead of a batch, so that the batch is queued meanwhile.
+LONGEST_PLUG = 0.2
+CEILING_BYTES = 128 << 20
 
 
 class OpenCLWorkbench:
@@ -76,6 +78,9 @@ class OpenCLWorkbench:
         flat = np.empty(array.size * array.dtype.itemsize, np.uint8)
         self._cl.enqueue_copy(self.stream, flat, array.base_data)
         return np.ndarray(array.shape, array.dtype, buffer=flat, strides=array.strides)
+
+    def wait(self) -> None:
+        self.stream.finish()
 
     # ---- the clock -----------------------------------------------------------------------------
 
@@ -129,9 +134,10 @@ class OpenCLWorkbench:
             kept_full = start.command_execution_status != cl.command_execution_status.COMPLETE
             stop = cl.enqueue_marker(queue)
             queue.finish()
-            if kept_full or plug_seconds > LONGEST_PLUG:
-                return Timing((stop.profile.end - start.profile.end) * 1e-9, host)
-            plug_seconds *= 4
+            if kept_full or plug_seconds >= LONGEST_PLUG:
+                taken = (stop.profile.end - start.profile.end) * 1e-9
+                return Timing(taken, host, starved=not kept_full)
+            plug_seconds = min(LONGEST_PLUG, 4 * plug_seconds)
 
     def _queue_plug(self, seconds: float) -> None:
         if self._plug is None:
@@ -205,7 +211,7 @@ class OpenCLWorkbench:
         cl, context = self._cl, self._device.context
         width = 16 if self._cpu else 4
         items = int(self._device.handle.max_compute_units) * (4 if self._cpu else 2048)
-        wanted = min(max(self.cache_bytes, 128 << 20), self.memory_bytes // 3)
+        wanted = min(max(self.cache_bytes, CEILING_BYTES), self.memory_bytes // 3)
         limit = int(self._device.handle.max_mem_alloc_size)
         vectors = min(wanted, limit) // (4 * width)
         count = max(2, vectors // items // 2 * 2)

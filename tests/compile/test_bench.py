@@ -29,6 +29,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilegen.bench.host.host_cache_bytes", lambda: 1 << 20)
     monkeypatch.setattr(workbench, "host_cache_bytes", lambda: 1 << 20)
     monkeypatch.setattr(workbench, "CEILING_SECONDS", 1e-3)
+    monkeypatch.setattr(workbench, "CEILING_BYTES", 1 << 22)
     monkeypatch.setattr("tilegen.bench.measure.MOST_ROUNDS", 5)
 
 

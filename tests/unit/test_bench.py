@@ -236,7 +236,7 @@ class Clock(HostWorkbench):
     def time(self, calls, lead=0):
         self.seen.append((len(calls), lead))
         taken = sum([float(call()) for call in calls][lead:])
-        return Timing(taken, taken / 10)
+        return Timing(taken, taken / 10, starved=len(calls) > 100)
 
 
 def sets_of(count: int) -> BufferSets:
@@ -276,7 +276,9 @@ def test_short_calls_are_batched_and_take_sets_in_turn():
         return lambda: used.append(one.a) or 1e-5
 
     bench_ = Clock()
-    rounds = measure([Runner("x", prepare)], sets_of(7), bench_, budget=0.05, rng=random.Random(0))
+    runner = Runner("x", prepare)
+    rounds = measure([runner], sets_of(7), bench_, budget=0.05, rng=random.Random(0))
+    assert runner.starved == rounds.count
     assert rounds.calls == {"x": 200}
     assert MOST_CALLS == 200
     assert {x for x, _ in bench_.seen[1:]} == {201}
@@ -333,7 +335,9 @@ def test_a_narrower_accumulator_of_a_peer_is_allowed_for():
 def result(m: int, ours: float, theirs: float | None, kind: str = "big") -> CaseResult:
     peers = () if theirs is None else (Measurement("BLAS", (theirs, theirs, theirs)),)
     variants = (
-        Measurement("x", (ours, 2 * ours, ours), (ours / 2,) * 3, (1e-6,) * 3, 2e-6, {"name": "k"}),
+        Measurement(
+            "x", (ours, 2 * ours, ours), (ours / 2,) * 3, (1e-6,) * 3, 2e-6, {"name": "k"}, 1
+        ),
         Measurement("y", (2 * ours,) * 3),
     )
     least = Floor(ours / 4, "FLOP")
@@ -404,6 +408,7 @@ def test_the_table_names_what_the_report_holds():
         "a processor", "seed 5", "Other is not here", "BLAS: version 1", "100.0 GFLOP/s (fma)",
         "f32 NN 64x64x64", "2.00 (", "0.25 FLOP", "geometric mean", "a note",
         "worst    f32 NN 65x65x65 (big): 0.50 of the fastest peer",
+        "waited for the host: x on f32 NN 64x64x64 in 1 of 3 rounds",
         "not run  f32 NN 64x64x64, f32 NN 65x65x65: z: no",
     ):  # fmt: skip
         assert part in said, part

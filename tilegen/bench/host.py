@@ -76,6 +76,9 @@ class HostWorkbench:
     def get(self, array: Any) -> np.ndarray[Any, Any]:
         return np.asarray(array)
 
+    def wait(self) -> None:
+        pass
+
     def time(self, calls: Sequence[Callable[[], object]], lead: int = 0) -> Timing:
         for call in calls[:lead]:
             call()

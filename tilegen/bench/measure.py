@@ -31,6 +31,8 @@ class Runner:
         From a set to a call that queues its product.
     seconds, host_seconds, event_seconds : list of float
         Per call, one for each round; events only where the driver has them.
+    starved : int
+        Rounds in which the device may have waited for the host.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Runner:
     seconds: list[float] = field(default_factory=list)
     host_seconds: list[float] = field(default_factory=list)
     event_seconds: list[float] = field(default_factory=list)
+    starved: int = 0
     _prepared: dict[int, Callable[[], object]] = field(default_factory=dict, repr=False)
 
     def calls(self, sets: BufferSets, turns: Sequence[int]) -> list[Callable[[], object]]:
@@ -96,6 +99,7 @@ def measure(
                 continue  # warm-up
             runner.seconds.append(taken.seconds / count)
             runner.host_seconds.append(taken.host_seconds / count)
+            runner.starved += taken.starved
             if taken.event_seconds is not None:
                 runner.event_seconds.append(taken.event_seconds / count)
     return Rounds(rounds, counts)

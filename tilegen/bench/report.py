@@ -33,7 +33,8 @@ class Measurement:
         Host time of a whole Python call before the device works: arguments resolved, launch queued.
     kernel : mapping
         Of a variant: spec, digest, kernel name, entry, registers and memory, predicted and measured.
-    note : str
+    starved : int
+        Rounds in which the device may have waited for the host: their times are too long.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Measurement:
     queue_seconds: tuple[float, ...] = ()
     call_seconds: float | None = None
     kernel: Mapping[str, Any] = field(default_factory=dict)
-    note: str = ""
+    starved: int = 0
 
     @property
     def time(self) -> Summary:
@@ -264,6 +265,7 @@ def _measured(result: CaseResult, who: Measurement) -> dict[str, Any]:
         "event_seconds": list(who.event_seconds),
         "queue_seconds": list(who.queue_seconds),
         "call_seconds": who.call_seconds,
+        "starved": who.starved,
     }
     if who in result.variants:
         out["ratios"] = {p.name: asdict(result.paired(who, p)) for p in result.peers}

@@ -281,7 +281,7 @@ class _Run:
         def call() -> object:
             return kernel.prepare(one.a, one.b, one.d, stream=stream, once=True)()
 
-        host = call_seconds(call, lambda: self.bench.get(one.d))
+        host = call_seconds(call, self.bench.wait)
         return _measurement(runner, host, kernel_facts(kernel, sets, stream))
 
 
@@ -303,6 +303,7 @@ def _measurement(
         tuple(runner.host_seconds),
         host,
         kernel or {},
+        runner.starved,
     )
 
 

@@ -63,6 +63,14 @@ def tail(report: BenchReport) -> list[str]:
             who = "" if name == "case" else f"{name}: "
             reasons.setdefault(f"{who}{why}", []).append(result.case.name)
     lines += [f"not run  {', '.join(names)}: {why}" for why, names in reasons.items()]
+    starved = [
+        f"{w.name} on {r.case.name} in {w.starved} of {r.rounds} rounds"
+        for r in report.results
+        for w in (*r.variants, *r.peers)
+        if w.starved
+    ]
+    if starved:
+        lines.append(f"starved  the device may have waited for the host: {', '.join(starved)}")
     warm = [r.case.name for r in report.results if r.variants and not r.cold]
     if warm and report.buffers == "cold":
         lines.append(f"in cache {', '.join(warm)}: too small for {warm_reason(report)}")
