@@ -26,12 +26,13 @@ def main(sizes: list[int]) -> None:
         best = max(result.rate(rung) for rung in result.variants)
         for rung in result.variants:
             registers = rung.kernel["registers"]["vector"]
-            said = rung.kernel["measured"].get("private_bytes")
-            beyond = "unknown" if said is None else said - rung.kernel["predicted_private_bytes"]
-            rate = result.rate(rung)
+            predicted, limit = registers["predicted"], registers["limit"]
+            said, rate = rung.kernel["measured"], result.rate(rung)
             print(
-                f"  {rung.name:8} {registers['predicted']:3} of {registers['limit']} registers "
-                f"predicted; private bytes beyond the plan's: {beyond:>7}; "
+                f"  {rung.name:8} {predicted:3} of {limit} registers predicted"
+                f"{', spills' if predicted > limit else '':8}; compiler: "
+                f"{said.get('spill_bytes', 'unknown')} bytes spilled, "
+                f"{said.get('private_bytes', 'unknown')} private; "
                 f"{rate * 1e-9:6.1f} GFLOP/s, {rate / best:.2f} of the best rung"
             )
         for peer in result.peers:

@@ -52,6 +52,11 @@ def load() -> float:
         return 0.0
 
 
+def _known(said: dict[str, Any]) -> dict[str, Any]:
+    extra = said.pop("extra")
+    return {key: value for key, value in {**said, **extra}.items() if value is not None}
+
+
 def kernel_facts(kernel: Kernel, sets: BufferSets, stream: Any) -> dict[str, Any]:
     """The spec, and what the plan predicted beside what the compiler said."""
     one, plan = sets.sets[0], kernel.plan
@@ -68,6 +73,6 @@ def kernel_facts(kernel: Kernel, sets: BufferSets, stream: Any) -> dict[str, Any
             for use in plan.budget.registers
         },
         "predicted_private_bytes": plan.budget.private_bytes,
-        "measured": {} if said is None else {k: v for k, v in asdict(said).items() if v},
+        "measured": {} if said is None else _known(asdict(said)),
         "compiler": str(kernel.binary.toolchain),
     }
