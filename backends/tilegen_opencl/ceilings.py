@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Chains that do not wait for each other: 2 units of 4 to 5 cycles want 10 at least.
 CHAINS = 12
@@ -26,6 +26,8 @@ class PeakKernel:
         Operations of one work-item in one step.
     group : int
         Work-items of a group.
+    flags : str
+        For the compiler.
     """
 
     text: str
@@ -33,6 +35,7 @@ class PeakKernel:
     scalar: str
     flop_per_step: int
     group: int
+    flags: str = ""
 
 
 def peak_kernels(
@@ -52,7 +55,8 @@ def peak_kernels(
             call = f"dot_acc_sat_4x8packed_{signs}_{'uint' if signs == 'uu' else 'int'}"
             expression = call + "(as_uint(x), as_uint({s}), {s})"
             # Whole groups, so that the compiler fills vectors with work-items.
-            yield _kernel(kind, scalar, kind, expression, call, 8 * CHAINS * UNROLL, False)
+            made = _kernel(kind, scalar, kind, expression, call, 8 * CHAINS * UNROLL, False)
+            yield replace(made, flags="-cl-std=CL3.0")
         return
     yield _kernel(kind, scalar, vector, "fma({s}, x, y)", f"fma of {vector}", flop, cpu)
 

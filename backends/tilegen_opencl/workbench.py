@@ -178,7 +178,7 @@ class OpenCLWorkbench:
 
     def _peak_kernel(self, kernel: PeakKernel) -> Callable[[int, int], Any]:
         cl = self._cl
-        program = self._program(kernel.text)
+        program = self._program(kernel.text, kernel.flags)
         entry = cl.Kernel(program, "peak")
         scalar = np.dtype(kernel.scalar)
         entry.set_scalar_arg_dtypes([None, np.int32, scalar])
@@ -195,11 +195,11 @@ class OpenCLWorkbench:
 
         return run
 
-    def _program(self, text: str) -> Any:
+    def _program(self, text: str, flags: str = "") -> Any:
         program = self._cl._cl._Program(self._device.context, text)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            program.build(b"", [self._device.handle])
+            program.build(flags.encode(), [self._device.handle])
         return program
 
     def _event_time(self, run: Callable[[int, int], Any], groups: int, steps: int) -> float:

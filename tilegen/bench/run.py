@@ -176,11 +176,11 @@ class _Run:
         kind = "launch-bound" if case.kind == "big" and _short(least) else case.kind
         refused: dict[str, str] = {}
         nothing = CaseResult(case, kind, least, 0, False, 0, (), (), refused)
-        if too_large := self._too_large(case, least):
-            refused["case"] = too_large
-            return nothing
         kernels = self._kernels(case, refused)
         if not kernels:
+            return nothing
+        if too_large := self._too_large(case, least):
+            refused["case"] = too_large
             return nothing
         try:
             sets = make_sets(case, self.bench, self.seed, self.warm)
