@@ -15,7 +15,6 @@ from tilegen.errors import LaunchError
 from tilegen.spec import Types
 
 from .ceilings import TRAFFIC, PeakKernel, peak_kernels, traffic_text
-from .runtime import opencl
 
 if TYPE_CHECKING:
     from .device import OpenCLDevice
@@ -34,8 +33,9 @@ class OpenCLWorkbench:
     """One in-order queue with profiling; see :class:`tilegen.backend.Workbench`."""
 
     def __init__(self, device: OpenCLDevice) -> None:
-        cl = opencl()
-        assert cl is not None
+        from .device import _cl
+
+        cl = _cl()
         self._cl, self._device = cl, device
         self._cpu = device.arch.kind == "cpu"
         profiling = cl.command_queue_properties.PROFILING_ENABLE

@@ -402,6 +402,17 @@ def test_json_of_schema_1_holds_every_sample():
     assert data["worst"] == "f32 NN 64x64x64"
 
 
+def test_the_report_says_itself_without_rich():
+    lines = str(report(result(64, 1.0, 2.0), result(65, 1.0, None))).splitlines()
+    assert lines[0] == "a processor, opencl cpu, cold, seed 5"
+    assert any(
+        line.startswith("f32 NN 64x64x64 x: 0.0 GFLOP/s, 1000000.0 us (1000000.0 to 1800000.0), "
+                        "2.00 of the fastest peer, 0.25 of the floor's speed") for line in lines
+    )  # fmt: skip
+    assert not any("peer" in line for line in lines if "65x65x65" in line)
+    assert lines[-1] == "a note"
+
+
 def test_the_table_names_what_the_report_holds():
     said = text(report(result(64, 1.0, 2.0), result(65, 1.0, 0.5)))
     for part in (

@@ -177,6 +177,25 @@ class BenchReport:
         rated = [(value, r) for r in self.results if (value := _best_ratio(r, key)) is not None]
         return min(rated, key=lambda x: x[0], default=(0.0, None))[1]
 
+    def __str__(self) -> str:
+        """One line for each variant and peer of each case; ``tilegen.bench.table`` has the table."""
+        lines = [f"{self.device}, {self.backend} {self.arch}, {self.buffers}, seed {self.seed}"]
+        lines += [
+            f"ceiling {name}: {c['rate']:.4g}/s, {c['how']}" for name, c in self.ceilings.items()
+        ]
+        for result in self.results:
+            for who in (*result.variants, *result.peers):
+                ratio, share = result.peer_ratio(who), result.floor_share(who)
+                against = f", {ratio:.2f} of the fastest peer" if ratio and result.peers else ""
+                lines.append(
+                    f"{result.case.name} {who.name}: {result.rate(who) / 1e9:.1f} GFLOP/s, "
+                    f"{who.time.median * 1e6:.1f} us ({who.time.p10 * 1e6:.1f} to "
+                    f"{who.time.p90 * 1e6:.1f}){against}"
+                    + (f", {share:.2f} of the floor's speed" if share is not None else "")
+                )
+            lines += [f"{result.case.name} {name}: {why}" for name, why in result.refused.items()]
+        return "\n".join([*lines, *self.notes])
+
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, ``"schema": 1``."""
         return {
