@@ -186,7 +186,8 @@ class BenchReport:
         for result in self.results:
             for who in (*result.variants, *result.peers):
                 ratio, share = result.peer_ratio(who), result.floor_share(who)
-                against = f", {ratio:.2f} of the fastest peer" if ratio and result.peers else ""
+                ours = ratio is not None and who in result.variants
+                against = f", {ratio:.2f} of the fastest peer" if ours else ""
                 lines.append(
                     f"{result.case.name} {who.name}: {result.rate(who) / 1e9:.1f} GFLOP/s, "
                     f"{who.time.median * 1e6:.1f} us ({who.time.p10 * 1e6:.1f} to "
