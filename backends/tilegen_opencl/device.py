@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from .archs import CPU, GPU, refined
 from .arrays import DeviceSession, HostSession
 from .runtime import binding, opencl
 from .types import build_options, needs
+
+if TYPE_CHECKING:
+    from .workbench import OpenCLWorkbench
 
 # The widest access of any form is 64 bytes; buffers start at such a boundary or a wider one.
 BOUNDARY = 128
@@ -149,6 +152,11 @@ class OpenCLDevice:
                 )
         return LoadedProgram(program, kernels)
 
+    def workbench(self) -> OpenCLWorkbench:
+        from .workbench import OpenCLWorkbench
+
+        return OpenCLWorkbench(self)
+
     def session(self, arrays: Sequence[Any], stream: Any) -> HostSession | DeviceSession:
         cl = binding()
         if stream is not None:
@@ -266,7 +274,7 @@ class LoadedProgram:
 
     def bind(
         self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], stream: Any
-    ) -> Callable[[], None]:
+    ) -> Callable[[], Any]:
         cl = binding()
         # A cl_kernel of its own, whose arguments nobody else sets.
         kernel = _kernel(self._program, entry)
@@ -276,9 +284,9 @@ class LoadedProgram:
         except cl.Error as error:
             raise LaunchError(f"{entry.name}: the driver refused its arguments: {error}") from None
 
-        def launch() -> None:
+        def launch() -> Any:
             try:
-                cl.enqueue_nd_range_kernel(stream, kernel, everywhere, group)
+                return cl.enqueue_nd_range_kernel(stream, kernel, everywhere, group)
             except cl.Error as error:
                 raise LaunchError(f"{entry.name}: the driver refused the launch: {error}") from None
 
