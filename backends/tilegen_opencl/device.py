@@ -78,9 +78,9 @@ class OpenCLDevice:
 
     def compile(self, source: KernelSource) -> KernelBinary:
         """Build the text for this device; raises ``CompileError`` where it lacks what the plan needs."""
-        cl = binding()
         if lacks := "; ".join(self._lacks(source)):
             raise CompileError(f"{self.name} cannot run {source.name}: {lacks}")
+        cl = binding()
         # A function of the text, so that the cache, which knows the text, need not know them.
         options = build_options(source.plan.instruction)
         # The plain binding: tilegen's own cache knows the text, and pyopencl's would hide the log.

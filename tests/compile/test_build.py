@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ import tilegen as tg
 from tilegen import registry
 from tilegen.backend import Device
 from tilegen.build import cache_path, find_device
+from tilegen.dtypes import DTYPES
 from tilegen.files import write_together
+from tilegen_opencl.device import OpenCLDevice
 
 CPUS = [d for d in registry.get("opencl").devices() if d.arch.name == "cpu"]
 pytestmark = [
@@ -367,3 +370,33 @@ def test_device_arrays_wait_for_other_queues(cache: Path) -> None:
         slow = slow * np.float32(1) + np.float32(0)
     eye = cla.to_device(kernel.device.queue, np.eye(600, dtype=np.float32))
     assert np.array_equal(kernel(eye, slow).get(), host)
+
+
+def test_a_device_without_dot_products_refuses_before_any_compiler() -> None:
+    gpu = registry.get("opencl").archs["gpu"]
+    types = {"a": "s8", "b": "s8", "acc": "s32", "c": "s32", "d": "s32"}
+    spec = tg.TileSpec(block=(64, 64, 16), warp=(32, 32), types=types)
+    source = tg.emit(tg.lower(spec, "opencl", replace(gpu, features=frozenset({"integer_dot"}))))
+    plain = OpenCLDevice(None, "A plain device", "gpu:0", gpu, "1.0")
+    with pytest.raises(
+        tg.CompileError, match=r"A plain device cannot run .*: it has no integer_dot"
+    ):
+        plain.compile(source)
+
+
+def test_dot_products_are_found_where_the_compiler_takes_them(cache: Path) -> None:
+    """Full-range bytes of either sign, whose products a saturating sum would lose."""
+    found = [d for d in registry.get("opencl").devices() if "integer_dot" in d.arch.features]
+    if not found:
+        pytest.skip("no OpenCL device here has integer dot products")
+    for a, b in (("s8", "s8"), ("s8", "u8"), ("u8", "s8"), ("u8", "u8")):
+        types = {"a": a, "b": b, "acc": "s32", "c": "s32", "d": "s32"}
+        pins = {"opencl": {"form": "work_group"}}
+        spec = tg.TileSpec(block=(32, 32, 16), warp=(16, 32), types=types, pins=pins)
+        kernel = tg.build(spec, "opencl", device=found[0])
+        assert kernel.plan.instruction.name == "dot4_s32"
+        ends = [(np.iinfo(DTYPES[t].numpy).min, np.iinfo(DTYPES[t].numpy).max) for t in (a, b)]
+        x = np.resize(np.array(ends[0], DTYPES[a].numpy), (33, 70))
+        y = np.resize(np.array(ends[1], DTYPES[b].numpy), (70, 33))
+        y[:, 1::2] = ends[1][1]
+        assert np.array_equal(kernel(x, y), x.astype(np.int64) @ y.astype(np.int64))
