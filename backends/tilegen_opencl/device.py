@@ -22,9 +22,9 @@ from tilegen.render import KernelSource
 from .archs import CPU, GPU, refined
 from .arrays import DeviceSession, HostSession
 from .runtime import binding, opencl
+from .sub_groups import has_sub_groups, lanes_needed, language, sub_group_size, sub_group_sizes
 from .types import needs
 
-FLAGS = ""
 # The widest access of any form is 64 bytes; buffers start at such a boundary or a wider one.
 BOUNDARY = 128
 SLOWER = ("Portable Computing Language", "Oclgrind")
@@ -39,6 +39,7 @@ class OpenCLDevice:
     selector: str
     arch: Arch
     driver: str
+    flags: str = ""
 
     @property
     def rung(self) -> str:
@@ -63,23 +64,25 @@ class OpenCLDevice:
         return bool(flags & cl.device_svm_capabilities.FINE_GRAIN_SYSTEM)
 
     def toolchain(self) -> Toolchain:
-        return Toolchain("OpenCL", f"{self.driver} for {self.name}", FLAGS, device=self)
+        return Toolchain("OpenCL", f"{self.driver} for {self.name}", self.flags, device=self)
 
     def compile(self, source: KernelSource) -> KernelBinary:
         """Build the text for this device."""
         cl = binding()
+        if lacks := list(self._lacks(source)):
+            raise CompileError(f"{self.name} cannot run {source.name}: {'; '.join(lacks)}")
         # The plain binding: tilegen's own cache knows the text, and pyopencl's would hide the log.
         program = cl._cl._Program(self.context, source.text)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the log says the same
-                program.build(FLAGS.encode(), [self.handle])
+                program.build(self.flags.encode(), [self.handle])
         except cl.Error as error:
             log = program.get_build_info(self.handle, cl.program_build_info.LOG)
             raise CompileError(
                 f"{self.name} refuses the text of {source.name}",
                 compiler=str(self.toolchain()),
-                flags=FLAGS,
+                flags=self.flags,
                 log=str(log or error).strip("\0\n "),
             ) from None
         log = str(program.get_build_info(self.handle, cl.program_build_info.LOG) or "").strip(
@@ -89,7 +92,7 @@ class OpenCLDevice:
         resources = {
             entry.name: self._resources(cl.Kernel(program, entry.name)) for entry in source.entries
         }
-        return KernelBinary(source, binary, log, resources, self.toolchain(), FLAGS)
+        return KernelBinary(source, binary, log, resources, self.toolchain(), self.flags)
 
     def _lacks(self, source: KernelSource) -> Iterator[str]:
         """What a plan for another arch, a static one say, asks for beyond this device."""
@@ -103,6 +106,12 @@ class OpenCLDevice:
                 f"a work-group takes {plan.budget.shared_bytes} bytes of local memory, and it has "
                 f"{arch.shared_bytes}"
             )
+        lanes = lanes_needed(plan)
+        if lanes and "sub_groups" not in arch.features:
+            yield "it has no sub_groups"
+        elif lanes and lanes not in arch.warp_sizes:
+            sizes = " or ".join(map(str, sorted(arch.warp_sizes))) or "an unknown number of"
+            yield f"a sub-group has {lanes} lanes, and its have {sizes}"
 
     def _resources(self, kernel: Any) -> Resources:
         info = binding().kernel_work_group_info
@@ -134,6 +143,12 @@ class OpenCLDevice:
                 raise LaunchError(
                     f"{entry.name} needs {entry.block} work-items a group and {self.name} runs it "
                     f"with {limit} at most"
+                )
+            lanes = lanes_needed(binary.source.plan)
+            if lanes and (found := sub_group_size(kernel, self.handle, entry.block)) != lanes:
+                raise LaunchError(
+                    f"{entry.name} is planned for sub-groups of {lanes} lanes and {self.name} compiled "
+                    f"it for {found}: who owns which element would be wrong"
                 )
         return LoadedProgram(program, kernels)
 
@@ -192,6 +207,7 @@ def _devices() -> tuple[OpenCLDevice, ...]:
                     selector=f"{kind}:{counts[kind]}",
                     arch=_arch(cl, handle, kind),
                     driver=f"{platform.name.strip()} {handle.driver_version.strip()}",
+                    flags=language(handle.extensions.split(), handle.opencl_c_version),
                 )
             )
             counts[kind] += 1
@@ -204,7 +220,8 @@ def _arch(cl: Any, handle: Any, kind: str) -> Arch:
     features = {
         "fp64": "cl_khr_fp64" in extensions,
         "fp16": "cl_khr_fp16" in extensions,
-        "sub_groups": any(e in extensions for e in ("cl_khr_subgroups", "cl_intel_subgroups")),
+        "sub_groups": has_sub_groups(extensions),
+        "required_sub_group_size": "cl_intel_required_subgroup_size" in extensions,
         # fma() is a library call, hundreds of times slower, where the hardware has none.
         "fast_fma": bool(handle.single_fp_config & cl.device_fp_config.FMA),
         "fast_fma64": "cl_khr_fp64" in extensions
@@ -217,6 +234,7 @@ def _arch(cl: Any, handle: Any, kind: str) -> Arch:
         shared_bytes=int(handle.local_mem_size),
         vector_width=int(handle.native_vector_width_float),
         features=frozenset(name for name, has in features.items() if has),
+        sub_groups=sub_group_sizes(handle),
     )
 
 
