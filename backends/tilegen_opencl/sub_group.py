@@ -41,8 +41,8 @@ from .types import COMBINATIONS, needs
 from .work_group import ADDRESS_REGISTERS, WorkGroup
 
 # A K step is unrolled as a whole, since a broadcast names its lane by a constant.
-LONGEST_UNROLL = 16
-MOST_UNROLLED = 4096
+LONGEST_UNROLL = 8
+MOST_UNROLLED = 2048
 # 128 registers of 32 bytes a hardware thread, which its lanes share (Intel, oneAPI GPU Optimization
 # Guide, "Registers and Performance"). Sizes and strides are kept once for all lanes there, so that
 # a lane has four 64-bit addresses of its own and its place.
@@ -183,7 +183,7 @@ class SubGroup:
             if not use.spills:
                 return share, use
             tried.append((share, use))
-        return tried[0 if arch.kind == "cpu" else -1]
+        return tried[-1]
 
     def plan(self, candidate: Candidate) -> KernelPlan:
         spec, arch, numbers = candidate.spec, candidate.arch, candidate.numbers
