@@ -40,11 +40,14 @@ def find_arch(backend: Backend, arch: str | Arch | None) -> tuple[Arch, str]:
 
 
 def find_forms(backend: Backend, spec: TileSpec, arch: Arch) -> list[Form]:
-    """The forms to try, in order: all of the arch's, or the pinned one alone."""
+    """The forms to try, in order: all that multiply something here, or the pinned one alone.
+
+    A form without types on this arch is tried where it is pinned, to say what the arch lacks.
+    """
     forms = list(backend.forms(arch))
     pinned = spec.pins.get(backend.name, {}).get("form")
     if pinned is None:
-        return forms
+        return [form for form in forms if form.types(arch)]
     chosen = [form for form in forms if form.name == pinned]
     if not chosen:
         known = ", ".join(form.name for form in forms)

@@ -109,6 +109,16 @@ GPU = Arch(
 )
 
 
+def preferred(sizes: tuple[int, ...], best: int) -> tuple[int, ...]:
+    """Sub-group sizes in order of preference: the best, then the smaller ones, then the larger.
+
+    16 lanes are the size that every Intel GPU has (cl_intel_required_subgroup_size: 8, 16 and 32
+    up to Xe-HPG, 16 and 32 from Xe-HPC on); on a CPU a sub-group fills one native vector.
+    """
+    smaller = sorted((s for s in sizes if s <= best), reverse=True)
+    return (*smaller, *sorted(s for s in sizes if s > best))
+
+
 def refined(
     arch: Arch,
     *,
@@ -116,6 +126,7 @@ def refined(
     shared_bytes: int,
     vector_width: int,
     features: frozenset[str],
+    sub_groups: tuple[int, ...] = (),
 ) -> Arch:
     """The arch with what one device says of itself.
 
@@ -124,6 +135,8 @@ def refined(
     vector_width : int
         ``CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT``; 16 means 32 vector registers of 512 bits, less
         means 16 of ``32 * vector_width`` bits (Intel SDM vol. 1, 14.1: 16 YMM registers).
+    sub_groups : tuple of int
+        Sub-group sizes that a kernel can have.
     """
     arch = replace(
         arch,
@@ -131,6 +144,7 @@ def refined(
         shared_bytes=shared_bytes,
         features=features,
         instructions=(*(DOTS if "integer_dot" in features else ()), *arch.instructions),
+        warp_sizes=preferred(sub_groups, vector_width if arch.kind == "cpu" else 16),
     )
     if arch.kind != "cpu":
         return arch

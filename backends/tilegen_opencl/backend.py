@@ -34,10 +34,14 @@ class OpenCLBackend:
         return {"cpu": CPU, "gpu": GPU}
 
     def forms(self, arch: Arch) -> Sequence[Form]:
+        from .sub_group import SubGroup
         from .vector_fragment import VectorFragment
         from .work_group import WorkGroup
 
-        return (VectorFragment(), WorkGroup()) if arch.kind == "cpu" else (WorkGroup(),)
+        if arch.kind == "cpu":
+            return (VectorFragment(), SubGroup(), WorkGroup())
+        # The sub-group form gives way where the other one loads less: a rule of its own.
+        return (SubGroup(), WorkGroup())
 
     def context(self, plan: KernelPlan) -> Mapping[str, Any]:
         from .emit import context

@@ -22,6 +22,7 @@ from tilegen.render import KernelSource
 from .archs import CPU, GPU, refined
 from .arrays import DeviceSession, HostSession
 from .runtime import binding, opencl
+from .sub_groups import has_sub_groups, lanes_needed, language, sub_group_size, sub_group_sizes
 from .types import build_options, needs
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class OpenCLDevice:
     selector: str
     arch: Arch
     driver: str
+    flags: str = ""
 
     @property
     def rung(self) -> str:
@@ -82,7 +84,9 @@ class OpenCLDevice:
             raise CompileError(f"{self.name} cannot run {source.name}: {lacks}")
         cl = binding()
         # A function of the text, so that the cache, which knows the text, need not know them.
-        options = build_options(source.plan.instruction)
+        options = build_options(source.plan.instruction) or (
+            self.flags if lanes_needed(source.plan) else ""
+        )
         # The plain binding: tilegen's own cache knows the text, and pyopencl's would hide the log.
         program = cl._cl._Program(self.context, source.text)
         try:
@@ -118,6 +122,12 @@ class OpenCLDevice:
                 f"a work-group takes {plan.budget.shared_bytes} bytes of local memory, and it has "
                 f"{arch.shared_bytes}"
             )
+        lanes = lanes_needed(plan)
+        if lanes and "sub_groups" not in arch.features:
+            yield "it has no sub_groups"
+        elif lanes and lanes not in arch.warp_sizes:
+            sizes = " or ".join(map(str, sorted(arch.warp_sizes))) or "an unknown number of"
+            yield f"a sub-group has {lanes} lanes, and its have {sizes}"
 
     def _resources(self, kernel: Any) -> Resources:
         info = binding().kernel_work_group_info
@@ -149,6 +159,12 @@ class OpenCLDevice:
                 raise LaunchError(
                     f"{entry.name} needs {entry.block} work-items a group and {self.name} runs it "
                     f"with {limit} at most"
+                )
+            lanes = lanes_needed(binary.source.plan)
+            if lanes and (found := sub_group_size(kernel, self.handle, entry.block)) != lanes:
+                raise LaunchError(
+                    f"{entry.name} is planned for sub-groups of {lanes} lanes and {self.name} compiled "
+                    f"it for {found}: who owns which element would be wrong"
                 )
         return LoadedProgram(program, kernels)
 
@@ -214,6 +230,7 @@ def _devices() -> tuple[OpenCLDevice, ...]:
                     selector=f"{kind}:{counts[kind]}",
                     arch=_arch(cl, handle, kind),
                     driver=f"{platform.name.strip()} {handle.driver_version.strip()}",
+                    flags=language(handle.extensions.split(), handle.opencl_c_version),
                 )
             )
             counts[kind] += 1
@@ -226,7 +243,8 @@ def _arch(cl: Any, handle: Any, kind: str) -> Arch:
     features = {
         "fp64": "cl_khr_fp64" in extensions,
         "fp16": "cl_khr_fp16" in extensions,
-        "sub_groups": any(e in extensions for e in ("cl_khr_subgroups", "cl_intel_subgroups")),
+        "sub_groups": has_sub_groups(extensions),
+        "required_sub_group_size": "cl_intel_required_subgroup_size" in extensions,
         # fma() is a library call, hundreds of times slower, where the hardware has none.
         "fast_fma": bool(handle.single_fp_config & cl.device_fp_config.FMA),
         "fast_fma64": "cl_khr_fp64" in extensions
@@ -239,6 +257,7 @@ def _arch(cl: Any, handle: Any, kind: str) -> Arch:
         shared_bytes=int(handle.local_mem_size),
         vector_width=int(handle.native_vector_width_float),
         features=frozenset(name for name, has in features.items() if has),
+        sub_groups=sub_group_sizes(handle),
     )
 
 

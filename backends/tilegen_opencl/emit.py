@@ -124,11 +124,11 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
     element = REGISTER_TYPES[spec.types.acc]
     value = value_type(spec)
     staged_form = bool(plan.shared)
-    vector = int(plan.numbers["COL_VECTOR" if staged_form else "VECTOR"])
+    vector = int(plan.numbers.get("COL_VECTOR") or plan.numbers["VECTOR"])
     body = max((entry.arguments for entry in plan.main_entries), key=len)
     memory = Memory(spec, aligned=staged_form)
     steps, functions = epilogue_steps(plan, roles)
-    own = (staged if staged_form else _vector_fragment)(plan, roles, memory)
+    own = OWN[plan.form](plan, roles, memory)
     return {
         "R": "N" if roles.swapped else "M",
         "C": "M" if roles.swapped else "N",
@@ -219,5 +219,43 @@ def _vector_fragment(plan: KernelPlan, roles: Roles, memory: Memory) -> dict[str
         "private_bytes": plan.budget.private_bytes,
     }
 
+
+def _sub_group(plan: KernelPlan, roles: Roles, memory: Memory) -> dict[str, Any]:
+    spec, layout, acc = plan.spec, plan.spec.layout, plan.spec.types.acc
+    rows_along_k = CONTIGUOUS[roles.rows][getattr(layout, roles.rows)] == "k"
+    cols_along_k = CONTIGUOUS[roles.cols][getattr(layout, roles.cols)] == "k"
+    vector = int(plan.numbers["COL_VECTOR"])
+    source = next(c.elements for c in plan.copies if c.operand == roles.cols)
+    warp_rows = f"WARP_{'N' if roles.swapped else 'M'}"
+    asked = "required_sub_group_size" in plan.arch.features
+    col_load = memory.load(roles.cols, acc, source)
+    return {
+        "sub_group_size": "__attribute__((intel_reqd_sub_group_size(LANES)))" if asked else "",
+        "row_fast": "UNROLL_K" if rows_along_k else warp_rows,
+        "row_slow": warp_rows if rows_along_k else "UNROLL_K",
+        "row_fast_name": "K" if rows_along_k else warp_rows[-1],
+        # Where a place in the tile's contiguous axis and the other one lies in rows and k.
+        "row_of_place": "slow" if rows_along_k else "fast",
+        "k_of_place": "fast" if rows_along_k else "slow",
+        "slow_of_row": "i" if rows_along_k else "k",
+        "fast_of_row": "k" if rows_along_k else "i",
+        "row_load": memory.load(roles.rows, acc, 1).name,
+        "row_pointer": STORAGE[getattr(spec.types, roles.rows)].pointer,
+        "col_load": col_load.name,
+        "col_pointer": STORAGE[getattr(spec.types, roles.cols)].pointer,
+        "col_type": col_load.type,
+        "source_vector": source,
+        "cols_include": f"_cols_along_{'k' if cols_along_k else 'cols'}.cl.j2",
+        "col_store": _into("loaded", source, "parts" if cols_along_k else "col_values[k] + j"),
+        "sum_vector": "sums[i][j]" if vector == 1 else f"vload{vector}(0, sums[i] + j)",
+    }
+
+
+def _into(value: str, width: int, place: str) -> str:
+    """The statement that writes a vector to consecutive private elements."""
+    return f"*({place}) = {value};" if width == 1 else f"vstore{width}({value}, 0, {place});"
+
+
+OWN = {"vector_fragment": _vector_fragment, "work_group": staged, "sub_group": _sub_group}
 
 __all__ = ["Narrowing", "Step", "Store", "context", "epilogue_steps", "parameters"]

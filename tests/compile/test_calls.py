@@ -204,7 +204,7 @@ def test_memory_that_the_device_does_not_have_is_said(copying: tg.Kernel) -> Non
 
     # Nothing of it is ever read: the driver is asked for the room first.
     a = as_strided(np.zeros(1, np.float32), (2, 2**58), (2**60, 4))
-    with pytest.raises(tg.LaunchError, match="a: it spans .* allocates"):
+    with pytest.raises(tg.LaunchError, match=r"a: it spans .* allocates"):
         copying(a, np.broadcast_to(np.float32(0), (2**58, 1)))
 
 
