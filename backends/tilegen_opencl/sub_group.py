@@ -190,7 +190,7 @@ class SubGroup:
         roles = Roles.of(spec)
         assert candidate.instruction is not None
         share, lanes, vector = numbers["share"], numbers["LANES"], numbers["COL_VECTOR"]
-        (bm, bn, bk), (wm, wn), use = spec.block, spec.warp, candidate.registers[0]
+        bk, (wm, wn), use = spec.block[2], spec.warp, candidate.registers[0]
         warps_m, warps_n = spec.warps
         warp_rows, warp_cols = roles.order(spec.warp)
         cols = warp_cols // lanes
@@ -202,7 +202,9 @@ class SubGroup:
                 variant=variant,
                 arguments=main_arguments(spec, offsets=True, steps=variant == "narrow"),
                 accesses=tuple(
-                    Access(o, width if variant == "wide" else 1, sizes[o], unit_step=variant == "wide")
+                    Access(
+                        o, width if variant == "wide" else 1, sizes[o], unit_step=variant == "wide"
+                    )
                     for o, width in (
                         (roles.rows, 1),
                         (roles.cols, _source_vector(spec, share.unroll, vector)),

@@ -6,21 +6,23 @@ import json
 import sys
 from dataclasses import replace
 
-import tilegen_opencl.device
 from test_sub_groups import source
-from tilegen_opencl.device import OpenCLDevice
-from tilegen_opencl.runtime import binding
-from tilegen_opencl.sub_groups import by_barriers
 
+import tilegen_opencl.device
 from tilegen.errors import VerifyError
 from tilegen.kernel import Kernel
 from tilegen.testing import Problem, View, check_problem
+from tilegen_opencl.device import OpenCLDevice
+from tilegen_opencl.runtime import binding
+from tilegen_opencl.sub_groups import by_barriers
 
 
 def main(name: str, old: str = "", new: str = "") -> None:
     emitted = source(name)
     assert old in emitted.text
-    text = by_barriers(replace(emitted, text=emitted.text.replace(old, new) if old else emitted.text))
+    text = by_barriers(
+        replace(emitted, text=emitted.text.replace(old, new) if old else emitted.text)
+    )
     lanes = emitted.plan.arch.lanes
     # The prelude makes sub-groups of this size; oclgrind itself has none to ask for.
     tilegen_opencl.device.sub_group_size = lambda *_: lanes
@@ -30,7 +32,10 @@ def main(name: str, old: str = "", new: str = "") -> None:
     kernel = Kernel(binary, device, device.load(binary))
     bm, bn, bk = emitted.plan.block
     ran, wrong = [], ""
-    views = [{}, {"a": View(broadcast="cols"), "b": View(broadcast="rows"), "c": View(offset=1, pad=3)}]
+    views = [
+        {},
+        {"a": View(broadcast="cols"), "b": View(broadcast="rows"), "c": View(offset=1, pad=3)},
+    ]
     for m, n, k in ((bm, bn, bk + 1), (bm + 1, bn - 1, bk + 1), (1, bn + 3, 1), (2, 3, 0)):
         for view in views:
             try:

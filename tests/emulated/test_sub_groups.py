@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tilegen_opencl.archs import GPU
-from tilegen_opencl.sub_groups import by_barriers
 
 import tilegen as tg
 from tilegen.hardware import Arch
+from tilegen_opencl.archs import GPU
+from tilegen_opencl.sub_groups import by_barriers
 
 DRIVERS = (
     sorted((Path(find_spec("pyopencl").origin).parent / ".libs").glob("liboclgrind-rt-icd*.so"))  # type: ignore
