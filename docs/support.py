@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,17 @@ MAJORS = [
 
 
 def plans(backend: str, arch: str) -> list[tg.KernelPlan]:
-    """One plan per form and type of an arch, for its template and instruction."""
+    """One plan per form and type of an arch, for its template and instruction.
+
+    A device class assumes no sub-groups; its devices may have them.
+    """
     plugin = registry.get(backend)
+    static = plugin.archs[arch]
+    target = replace(static, features=static.features | {"sub_groups"}, warp_sizes=(16,))
     out = []
-    for form in plugin.forms(plugin.archs[arch]):
+    for form in plugin.forms(target):
         spec = tg.TileSpec(**TILES[0], pins={backend: {"form": form.name}})
-        out.append(tg.lower(spec, backend, arch))
+        out.append(tg.lower(spec, backend, target))
     return out
 
 

@@ -50,7 +50,7 @@ def find_forms(backend: Backend, spec: TileSpec, arch: Arch) -> list[Form]:
         return [form for form in forms if form.types(arch)]
     chosen = [form for form in forms if form.name == pinned]
     if not chosen:
-        known = ", ".join(form.name for form in forms)
+        known = ", ".join(form.name for form in forms if form.types(arch))
         raise PlanError(
             f"pins.{backend.name}.form = {pinned}: {backend.name} {arch.name} has the forms {known}"
         )

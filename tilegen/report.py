@@ -377,7 +377,7 @@ def targets_text(backends: Sequence[Backend]) -> str:
             types = dict.fromkeys(
                 f"{t.a} x {t.b} + {t.acc}" for form in backend.forms(arch) for t in form.types(arch)
             )
-            forms = ", ".join(form.name for form in backend.forms(arch))
+            forms = ", ".join(form.name for form in backend.forms(arch) if form.types(arch))
             lines += _wrapped("            ", f"forms {forms}; types {', '.join(types)}")
             chain = backend.toolchain(arch)
             lines += _wrapped("  compiler  " if not chain.missing else "  missing   ", str(chain))

@@ -230,7 +230,7 @@ def _sub_group(plan: KernelPlan, roles: Roles, memory: Memory) -> dict[str, Any]
     asked = "required_sub_group_size" in plan.arch.features
     col_load = memory.load(roles.cols, acc, source)
     return {
-        "sub_group_size": "__attribute__((intel_reqd_sub_group_size(LANES)))" if asked else "",
+        "sub_group_size": " __attribute__((intel_reqd_sub_group_size(LANES)))" if asked else "",
         "row_fast": "UNROLL_K" if rows_along_k else warp_rows,
         "row_slow": warp_rows if rows_along_k else "UNROLL_K",
         "row_fast_name": "K" if rows_along_k else warp_rows[-1],

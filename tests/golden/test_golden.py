@@ -9,6 +9,15 @@ import pytest
 
 import tilegen as tg
 from tilegen import registry
+from tilegen_opencl.archs import CPU, GPU
+
+# Devices whose sub-groups have a size that is asked for, and one that is as it is.
+CPU_16 = replace(
+    CPU,
+    features=CPU.features | {"sub_groups", "required_sub_group_size"},
+    warp_sizes=(16, 8, 4, 32, 64),
+)
+GPU_64 = replace(GPU, features=GPU.features | {"sub_groups"}, warp_sizes=(64,))
 
 STEPS = [
     {"op": "bias"},
@@ -49,6 +58,26 @@ CASES = {
             "types": {"a": "s8", "b": "u8", "acc": "s32", "c": "s8", "d": "s8"},
             "layout": {"d": "col"},
             "epilogue": [{"op": "bias"}, {"op": "relu"}],
+        },
+    ),
+    "sub_group_nnnn.cl": (
+        GPU_64,
+        {
+            "block": (32, 256, 16),
+            "warp": (16, 256),
+            "types": {"a": "f16", "b": "f16", "acc": "f32", "c": "f16"},
+            "pins": {"opencl": {"form": "sub_group"}},
+        },
+    ),
+    "sub_group_tncc_batched.cl": (
+        CPU_16,
+        {
+            "block": (64, 24, 8),
+            "warp": (32, 12),
+            "batch": "strided",
+            "layout": {"a": "col", "b": "row", "c": "col", "d": "col"},
+            "epilogue": STEPS,
+            "pins": {"opencl": {"form": "sub_group"}},
         },
     ),
 }

@@ -68,7 +68,7 @@ def target(backend: Backend) -> dict[str, Any]:
             "max_threads": arch.max_threads,
             "shared_bytes": arch.shared_bytes,
             "registers": {f.name: f.per_lane for f in arch.register_files},
-            "forms": [form.name for form in backend.forms(arch)],
+            "forms": [form.name for form in backend.forms(arch) if form.types(arch)],
             "compiler": None if chain.missing else str(chain),
             "missing": chain.missing or None,
         }
