@@ -319,6 +319,10 @@ class Prepared:
             self._session.finish()
         return self.out
 
+    def stage(self) -> None:
+        """Bring the inputs to where the kernel reads them, as each launch does before it runs."""
+        self._session.begin()
+
     def queue(self) -> list[Any]:
         """Queue the launches alone: nothing is brought to the device or back, and nothing waits.
 

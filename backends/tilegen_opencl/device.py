@@ -296,10 +296,13 @@ class LoadedProgram:
     ) -> Callable[[], Any]:
         cl = binding()
         # A cl_kernel of its own, whose arguments nobody else sets.
-        kernel = _kernel(self._program, entry)
+        kernel = cl.Kernel(self._program, entry.name)
         everywhere, group = (grid * entry.block,), (entry.block,)
         try:
-            kernel.set_args(*[value for _, value in arguments])
+            # One by one: for a list, pyopencl writes and compiles Python, which takes milliseconds.
+            for index, (argument, value) in enumerate(arguments):
+                typed = value if argument.is_pointer else np.dtype(_scalar_type(argument)).type(value)
+                kernel.set_arg(index, typed)
         except cl.Error as error:
             raise LaunchError(f"{entry.name}: the driver refused its arguments: {error}") from None
 

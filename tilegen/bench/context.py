@@ -10,7 +10,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tilegen.backend import Peer, Workbench
-from tilegen.bench.buffers import BufferSets
 from tilegen.bench.host import processor
 from tilegen.bench.numpy_peer import pins
 from tilegen.kernel import Kernel
@@ -57,11 +56,9 @@ def _known(said: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in {**said, **extra}.items() if value is not None}
 
 
-def kernel_facts(kernel: Kernel, sets: BufferSets, stream: Any) -> dict[str, Any]:
-    """The spec, and what the plan predicted beside what the compiler said."""
-    one, plan = sets.sets[0], kernel.plan
-    entry = kernel.prepare(one.a, one.b, out=one.d, stream=stream).entry
-    said = kernel.binary.resources.get(entry)
+def kernel_facts(kernel: Kernel, entry: str) -> dict[str, Any]:
+    """The spec, and what the plan predicted beside what the compiler said of the entry that ran."""
+    plan, said = kernel.plan, kernel.binary.resources.get(entry)
     return {
         "name": plan.name,
         "spec": plan.spec.model_dump(mode="json", exclude_defaults=True),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilegen import registry
 from tilegen.backend import Ceiling, Device, Peer, Workbench
-from tilegen.bench.buffers import BufferSets, empty_output, make_sets
+from tilegen.bench.buffers import BufferSets, OperandSet, empty_output, make_sets
 from tilegen.bench.cases import Case
 from tilegen.bench.check import check_against, check_sample
 from tilegen.bench.context import kernel_facts, load, notes, versions
@@ -276,15 +276,24 @@ class _Run:
     def _measured(self, runner: Runner, kernel: Kernel, sets: BufferSets) -> Measurement:
         one, stream = sets.sets[0], self.bench.stream
 
+        prepared = kernel.prepare(one.a, one.b, out=one.d, stream=stream)
+
         def call() -> object:
-            return kernel.prepare(one.a, one.b, out=one.d, stream=stream).queue()
+            # What a call does before the device works; a call itself may wait for the device.
+            kernel.explain(one.a, one.b, out=one.d, stream=stream)
+            return prepared.queue()
 
         host = call_seconds(call, self.bench.wait)
-        return _measurement(runner, host, kernel_facts(kernel, sets, stream))
+        return _measurement(runner, host, kernel_facts(kernel, prepared.entry))
 
 
 def _variant(name: str, kernel: Kernel, bench: Workbench) -> Runner:
-    return Runner(name, lambda s: kernel.prepare(s.a, s.b, out=s.d, stream=bench.stream).queue)
+    def prepare(one: OperandSet) -> Callable[[], object]:
+        prepared = kernel.prepare(one.a, one.b, out=one.d, stream=bench.stream)
+        prepared.stage()
+        return prepared.queue
+
+    return Runner(name, prepare)
 
 
 def _peer(peer: Peer, case: Case) -> Runner:
