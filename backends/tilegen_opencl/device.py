@@ -301,7 +301,9 @@ class LoadedProgram:
         try:
             # One by one: for a list, pyopencl writes and compiles Python, which takes milliseconds.
             for index, (argument, value) in enumerate(arguments):
-                typed = value if argument.is_pointer else np.dtype(_scalar_type(argument)).type(value)
+                typed = (
+                    value if argument.is_pointer else np.dtype(_scalar_type(argument)).type(value)
+                )
                 kernel.set_arg(index, typed)
         except cl.Error as error:
             raise LaunchError(f"{entry.name}: the driver refused its arguments: {error}") from None

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 import tilegen as tg
-from tilegen import registry
 from tilegen_opencl.archs import CPU, GPU
 
 # Devices whose sub-groups have a size that is asked for, and one that is as it is.
@@ -25,7 +24,6 @@ STEPS = [
     {"op": "residual"},
     {"op": "clamp", "low": -1, "high": 1},
 ]
-GPU = registry.get("opencl").archs["gpu"]
 CASES = {
     "vector_fragment_nnnn.cl": ("cpu", {"block": (64, 64, 64), "warp": (64, 64)}),
     "vector_fragment_ttcc_batched.cl": (
