@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -388,6 +388,17 @@ class Workbench(Protocol):
 
     def peers(self) -> Sequence[Peer]:
         """Libraries of this backend, those that are missing here too."""
+
+
+@runtime_checkable
+class Chooser(Protocol):
+    """A backend that ships tiles to start from, and a model that ranks them."""
+
+    def tiles(self, spec: TileSpec, arch: Arch) -> Iterable[Mapping[str, Any]]:
+        """Candidates (``block``, ``warp``, ``stages``, pins) for a spec's types and majornesses."""
+
+    def estimate(self, plan: KernelPlan, shape: tuple[int, int, int], batch: int) -> float:
+        """Seconds that the model expects of M, N, K; only the order of plans is meant."""
 
 
 @runtime_checkable

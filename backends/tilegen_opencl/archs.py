@@ -127,6 +127,7 @@ def refined(
     vector_width: int,
     features: frozenset[str],
     sub_groups: tuple[int, ...] = (),
+    units: int | None = None,
 ) -> Arch:
     """The arch with what one device says of itself.
 
@@ -137,12 +138,15 @@ def refined(
         means 16 of ``32 * vector_width`` bits (Intel SDM vol. 1, 14.1: 16 YMM registers).
     sub_groups : tuple of int
         Sub-group sizes that a kernel can have.
+    units : int
+        ``CL_DEVICE_MAX_COMPUTE_UNITS``: cores or multiprocessors.
     """
     arch = replace(
         arch,
         max_threads=max_threads,
         shared_bytes=shared_bytes,
         features=features,
+        multiprocessors=units,
         instructions=(*(DOTS if "integer_dot" in features else ()), *arch.instructions),
         warp_sizes=preferred(sub_groups, vector_width if arch.kind == "cpu" else 16),
     )

@@ -258,6 +258,7 @@ def _arch(cl: Any, handle: Any, kind: str) -> Arch:
         vector_width=int(handle.native_vector_width_float),
         features=frozenset(name for name, has in features.items() if has),
         sub_groups=sub_group_sizes(handle),
+        units=int(handle.max_compute_units),
     )
 
 
