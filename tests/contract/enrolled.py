@@ -189,10 +189,10 @@ def instructions(target: Target) -> list[str]:
 
 
 def representative(types: TypeCombination) -> list[tuple[str, str]]:
-    """Of each kind of D the first: wider than the operands, like them, and narrower than the sums."""
+    """Of each kind of D, whole or not and of each width, the first."""
     if types.a != types.b:
         return list(types.outputs[:1])
-    first = {DTYPES[d].bits: (c, d) for c, d in reversed(types.outputs)}
+    first = {(DTYPES[d].bits, DTYPES[d].is_float): (c, d) for c, d in reversed(types.outputs)}
     return list(first.values())
 
 
