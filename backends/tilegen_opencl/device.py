@@ -68,9 +68,9 @@ class OpenCLDevice:
 
     def compile(self, source: KernelSource) -> KernelBinary:
         """Build the text for this device."""
-        cl = binding()
         if lacks := list(self._lacks(source)):
             raise CompileError(f"{self.name} cannot run {source.name}: {'; '.join(lacks)}")
+        cl = binding()
         # The plain binding: tilegen's own cache knows the text, and pyopencl's would hide the log.
         program = cl._cl._Program(self.context, source.text)
         try:
