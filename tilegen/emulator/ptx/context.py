@@ -57,7 +57,8 @@ class Context:
     def note(self, line: int, kind: str, message: str, severity: str = ERROR) -> None:
         self.findings.append(Finding(line, severity, kind, message))
 
-    def _register(self, operand: Operand, line: int) -> Register | None:
+    def register(self, operand: Operand, line: int) -> Register | None:
+        """The register of an operand; None of a constant or a special register."""
         if isinstance(operand, AsmOperand):
             return self.registers.operand(operand.index, line)
         if isinstance(operand, Name) and operand.text not in SPECIAL and operand.text != "WARP_SZ":
@@ -98,7 +99,7 @@ class Context:
         """Bits of the register, None of a constant."""
         if isinstance(operand, Name) and operand.text in SPECIAL:
             return SPECIAL[operand.text][0].bits
-        register = self._register(operand, line)
+        register = self.register(operand, line)
         return None if register is None or register.mode == "n" else register.type.bits
 
     def value(self, operand: Operand, type_: Type, ins: Instruction, *, wider: bool = False) -> str:
@@ -117,7 +118,7 @@ class Context:
             if type_.kind != "p":
                 raise Refused(line, f"'!' before an operand of {name} that is no predicate", "syntax")
             return f"!{self.value(operand.operand, type_, ins)}"
-        register = self._register(operand, line)
+        register = self.register(operand, line)
         if register is None:
             raise Refused(line, f"{name} does not take this kind of operand", "syntax")
         self._check(register, type_, name, line, wider)
@@ -133,7 +134,7 @@ class Context:
             return f"(void)({text});"
         if not isinstance(operand, (AsmOperand, Name)):
             raise Refused(ins.line, f"{ins.name} cannot write to this kind of operand", "syntax")
-        register = self._register(operand, ins.line)
+        register = self.register(operand, ins.line)
         if register is None:
             raise Refused(ins.line, f"{ins.name} writes a special register", "syntax")
         self._check(register, type_, ins.name, ins.line, wider)
@@ -144,7 +145,7 @@ class Context:
 
     def read_again(self, operand: Operand, ins: Instruction) -> None:
         """Note that a destination is also a source, as an accumulator is."""
-        register = self._register(operand, ins.line)
+        register = self.register(operand, ins.line)
         if register is not None:
             self._read(register, ins.name, ins.line)
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 import re
 
-from tilegen.emulator.ptx import arithmetic, control, movement
+from tilegen.emulator.ptx import (
+    arithmetic,
+    async_instructions,
+    control,
+    matrix_instructions,
+    memory_access,
+    movement,
+    warp_instructions,
+)
 from tilegen.emulator.ptx.context import Context
 from tilegen.emulator.ptx.findings import ERROR, REFUSAL, WARNING, Finding, Refused, Translation
 from tilegen.emulator.ptx.lexer import tokens
@@ -25,7 +33,8 @@ from tilegen.emulator.ptx.registers import Registers
 from tilegen.emulator.ptx.statements import Statement, statements
 
 HANDLERS: dict[str, Handler] = {
-    **arithmetic.HANDLERS, **movement.HANDLERS, **control.HANDLERS,
+    **arithmetic.HANDLERS, **movement.HANDLERS, **control.HANDLERS, **memory_access.HANDLERS,
+    **matrix_instructions.HANDLERS, **warp_instructions.HANDLERS, **async_instructions.HANDLERS,
 }  # fmt: skip
 _PRED = TYPES["pred"]
 _BREAK = re.compile(r"\\?\r?\n")
@@ -75,9 +84,12 @@ def _statement(statement: Statement, *, fixed_lines: bool) -> tuple[str, list[Fi
         read = tokens(statement.template, statement.lines, extended=statement.extended)
         return _Writer(statement, parse(read), fixed_lines).run()
     except Refused as error:
-        severity = REFUSAL if error.kind in ("instruction", "syntax") else ERROR
-        finding = Finding(error.line, severity, error.kind, str(error))
-        return f"tg_ptx::refuse({json.dumps(str(error))}, __LINE__)", [finding]
+        return f"tg_ptx::refuse({json.dumps(str(error))}, __LINE__)", [_finding(error)]
+
+
+def _finding(error: Refused) -> Finding:
+    severity = REFUSAL if error.kind in ("instruction", "syntax") else ERROR
+    return Finding(error.line, severity, error.kind, str(error))
 
 
 class _Writer:
@@ -95,7 +107,7 @@ class _Writer:
         self._opened = 0
 
     def run(self) -> tuple[str, list[Finding]]:
-        body = [self._node(node) for node in self._nodes]
+        body = [self._written(node) for node in self._nodes]
         self._judge()
         pieces = ["do {"]
         if self._labels:
@@ -134,6 +146,15 @@ class _Writer:
             for n, operand in enumerate(self._statement.operands)
             if operand.mode
         ]
+
+    def _written(self, node: Node) -> str:
+        """A node's C++, or, of what is refused, a call that fails by name."""
+        try:
+            return self._node(node)
+        except Refused as error:
+            self._context.findings.append(_finding(error))
+            line = self._context.line(error.line)
+            return f"tg_ptx::refuse({json.dumps(str(error))}, {line});"
 
     def _node(self, node: Node) -> str:
         context = self._context
