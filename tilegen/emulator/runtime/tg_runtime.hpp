@@ -170,6 +170,12 @@ void note_read(const void* pointer, uint32_t bytes, int line);
 void note_write(void* pointer, uint32_t bytes, int line);
 // Atomics do not race with each other, but with plain accesses.
 void note_atomic(void* pointer, uint32_t bytes, int line);
+// What a relaxed atomic orders (call it after note_atomic): it publishes what the thread did before its
+// last memory_fence(), and takes over what others published at this address. Acquire and release
+// instructions call sync_acquire and sync_release with the address instead.
+void atomic_sync(const void* pointer);
+// __threadfence() and its kin, fence.acq_rel and fence.sc.
+void memory_fence();
 
 // A read through the async proxy (operands of wgmma, source of a TMA store): generic writes before
 // it also need a proxy_fence() by their writer before the synchronisation.
