@@ -29,7 +29,9 @@ def _call(op: Operation, type_: Type, name: str, more: str = "", *, count: int) 
     return op.store(d, type_, f"tg_ptx::{name}<tg_ptx::{type_.name}{more}>({args})")
 
 
-def _float_call(op: Operation, name: str, count: int, words: tuple[str, ...], more: str = "") -> str:
+def _float_call(
+    op: Operation, name: str, count: int, words: tuple[str, ...], more: str = ""
+) -> str:
     """A float instruction: its rounding and flags, then its type; packed types by halves."""
     given = set()
     while word := op.take(*words):
@@ -111,7 +113,9 @@ def _min_max(op: Operation) -> str:
 def _one_float(name: str, types: str, needs: tuple[str, ...]) -> Handler:
     def handler(op: Operation) -> str:
         if op.ins.modifiers[-1:] and op.ins.modifiers[-1] not in types.split():
-            raise op.refused(f"{op.ins.name}: the type .{op.ins.modifiers[-1]} is not known to the emulator")
+            raise op.refused(
+                f"{op.ins.name}: the type .{op.ins.modifiers[-1]} is not known to the emulator"
+            )
         if op.peek() not in needs:
             op.unknown(f"one of .{' .'.join(needs)} is expected")
         return _float_call(op, name, 1, (*needs, "ftz"))
@@ -155,7 +159,9 @@ def _funnel(op: Operation) -> str:
 def _count(op: Operation) -> str:
     type_ = op.type("b32 b64")
     d, a = op.operands(2)
-    return op.store(d, "u32", f"tg_ptx::{op.ins.opcode}<tg_ptx::{type_.name}>({op.value(a, type_)})")
+    return op.store(
+        d, "u32", f"tg_ptx::{op.ins.opcode}<tg_ptx::{type_.name}>({op.value(a, type_)})"
+    )
 
 
 def _brev(op: Operation) -> str:

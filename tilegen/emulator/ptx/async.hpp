@@ -11,11 +11,11 @@ namespace tg_ptx {
 template <uint32_t... allowed>
 inline void check_copy_size(uint32_t bytes, int line) {
   if (!((bytes == allowed) || ...))
-    tg::fail("asynchronous-copy", line, "cp.async: a copy of %u bytes", bytes);
+    tg::fail("bad-argument", line, "cp.async: a copy of %u bytes", bytes);
 }
 inline void cp_async(uint64_t shared, uint64_t global, uint32_t bytes, uint32_t src_bytes, int line) {
   if (src_bytes > bytes)
-    tg::fail("asynchronous-copy", line, "cp.async: the source size %u is larger than the copy's %u bytes",
+    tg::fail("bad-argument", line, "cp.async: the source size %u is larger than the copy's %u bytes",
              src_bytes, bytes);
   tg::async_copy(shared32(shared, line), reinterpret_cast<const void*>(uintptr_t(global)), bytes,
                  src_bytes, line);
@@ -40,7 +40,7 @@ bool mbarrier_wait(uint64_t barrier, uint64_t state, bool parity, bool may_block
 void mbarrier_check(uint32_t barrier, int line);
 
 inline uint32_t mapa(uint32_t address, uint32_t rank, int line) {
-  if (rank) tg::fail("cluster", line, "mapa of block %u: a cluster has one block here", rank);
+  if (rank) tg::fail("bad-argument", line, "mapa of block %u: a cluster has one block here", rank);
   return address;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilegen.emulator.ptx.findings import CONSTRAINT
 from tilegen.emulator.ptx.operation import Handler, Operation
 from tilegen.emulator.ptx.parser import Address, Immediate, Name, Operand
 
@@ -75,7 +76,7 @@ def _constant(op: Operation, operand: Operand) -> str:
         register = op.context.register(operand, op.ins.line)
     if register is not None and register.mode != "n":
         raise op.refused(
-            f'{op.ins.name} takes a constant where {register.shown} stands: use "n"', "register-class"
+            f'{op.ins.name} takes a constant where {register.shown} stands: use "n"', CONSTRAINT
         )
     return op.value(operand, "u32")
 
@@ -123,7 +124,7 @@ def _arrive(op: Operation, drop: bool) -> str:
     count = op.value(value[0], "u32") if value and not expects else "1u"
     bytes_ = op.value(value[0], "u32") if value and expects else "0u"
     if expects and not value:
-        raise op.refused(f"{op.ins.name} needs the number of bytes", "syntax")
+        raise op.refused(f"{op.ins.name} needs the number of bytes")
     args = f"{shared(op, place)}, {count}, {bytes_}, {str(drop).lower()}, {op.line}"
     return op.store(state, "b64", f"tg_ptx::mbarrier_arrive({args})")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from tilegen.emulator.ptx.findings import ERROR, Finding, Refused
+from tilegen.emulator.ptx.findings import CONSTRAINT, Finding, Refused
 from tilegen.emulator.ptx.parser import (
     Address,
     AsmOperand,
@@ -36,9 +36,7 @@ class Context:
         Whether any instruction does more than compute its outputs from its inputs.
     """
 
-    def __init__(
-        self, registers: Registers, line: int, *, loops: bool, fixed_lines: bool
-    ) -> None:
+    def __init__(self, registers: Registers, line: int, *, loops: bool, fixed_lines: bool) -> None:
         self.registers = registers
         self.findings: list[Finding] = []
         self.touches_memory = False
@@ -54,8 +52,8 @@ class Context:
         away = line - self._line if self._fixed_lines else 0
         return f"__LINE__ + {away}" if away else "__LINE__"
 
-    def note(self, line: int, kind: str, message: str, severity: str = ERROR) -> None:
-        self.findings.append(Finding(line, severity, kind, message))
+    def note(self, line: int, kind: str, message: str) -> None:
+        self.findings.append(Finding(line, kind, message))
 
     def register(self, operand: Operand, line: int) -> Register | None:
         """The register of an operand; None of a constant or a special register."""
@@ -72,7 +70,9 @@ class Context:
             what = f"its constraint makes it .{register.type.name}; {letter(type_)} would suit"
         else:
             what = f"it is declared .{register.type.name}"
-        self.note(line, "register-class", f"{name} takes .{type_.name} where {register.shown} stands: {what}")
+        self.note(
+            line, CONSTRAINT, f"{name} takes .{type_.name} where {register.shown} stands: {what}"
+        )
 
     def _read(self, register: Register, name: str, line: int) -> None:
         register.read = True
@@ -84,16 +84,16 @@ class Context:
             text = f'{register.shown} is read by {name} but is marked "=": write "+"'
         else:
             text = f"{register.shown} is read by {name} before anything wrote it"
-        self.note(line, "read-unset", text)
+        self.note(line, CONSTRAINT, text)
 
     def _write(self, register: Register, name: str, line: int) -> None:
         register.written = True
         if register.mode == "n":
-            raise Refused(line, f"{name} writes {register.shown}, a constant", "input-written")
+            raise Refused(line, f"{name} writes {register.shown}, a constant", CONSTRAINT)
         if register.mode == "in" and "write" not in register.noted:
             register.noted.add("write")
             text = f'{register.shown} is an input but {name} writes it: make it an output, "+"'
-            self.note(line, "input-written", text)
+            self.note(line, CONSTRAINT, text)
 
     def width(self, operand: Operand, line: int) -> int | None:
         """Bits of the register, None of a constant."""
@@ -112,15 +112,17 @@ class Context:
         if isinstance(operand, Name) and operand.text in SPECIAL:
             special, text = SPECIAL[operand.text]
             if not type_.accepts(special, wider=wider):
-                raise Refused(line, f"{operand.text} is .{special.name}, not .{type_.name}", "register-class")
+                raise Refused(
+                    line, f"{operand.text} is .{special.name}, not .{type_.name}", CONSTRAINT
+                )
             return f"{type_.raw}({text})"
         if isinstance(operand, Not):
             if type_.kind != "p":
-                raise Refused(line, f"'!' before an operand of {name} that is no predicate", "syntax")
+                raise Refused(line, f"'!' before an operand of {name} that is no predicate")
             return f"!{self.value(operand.operand, type_, ins)}"
         register = self.register(operand, line)
         if register is None:
-            raise Refused(line, f"{name} does not take this kind of operand", "syntax")
+            raise Refused(line, f"{name} does not take this kind of operand")
         self._check(register, type_, name, line, wider)
         self._read(register, name, line)
         exact = register.mode != "n" and register.type.bits == type_.bits
@@ -133,10 +135,10 @@ class Context:
         if operand == SINK:
             return f"(void)({text});"
         if not isinstance(operand, (AsmOperand, Name)):
-            raise Refused(ins.line, f"{ins.name} cannot write to this kind of operand", "syntax")
+            raise Refused(ins.line, f"{ins.name} cannot write to this kind of operand")
         register = self.register(operand, ins.line)
         if register is None:
-            raise Refused(ins.line, f"{ins.name} writes a special register", "syntax")
+            raise Refused(ins.line, f"{ins.name} writes a special register")
         self._check(register, type_, ins.name, ins.line, wider)
         self._write(register, ins.name, ins.line)
         if wider and type_.kind == "s" and register.type.bits > type_.bits:
@@ -160,18 +162,20 @@ class Context:
             The space has 64-bit addresses; a shared one has 32, in a register of either width.
         """
         if not isinstance(operand, Address):
-            raise Refused(ins.line, f"{ins.name} needs an address in [brackets]", "syntax")
+            raise Refused(ins.line, f"{ins.name} needs an address in [brackets]")
         width = self.width(operand.base, ins.line) or 64
         if generic and width != 64:
             text = f'{ins.name} takes a 64-bit address: give a pointer, with the constraint "l"'
-            self.note(ins.line, "register-class", text)
+            self.note(ins.line, CONSTRAINT, text)
         type_ = TYPES["u64"] if width == 64 else TYPES["u32"]
         text = f"uint64_t({self.value(operand.base, type_, ins)})"
         if operand.offset is not None:
             sign = "-" if operand.negative else "+"
             offset = self.value(operand.offset, TYPES["s64"], ins, wider=True)
             # A 32-bit address wraps at 32 bits.
-            text = f"({text} {sign} {offset})" if width == 64 else f"uint32_t({text} {sign} {offset})"
+            text = (
+                f"({text} {sign} {offset})" if width == 64 else f"uint32_t({text} {sign} {offset})"
+            )
         return text
 
 

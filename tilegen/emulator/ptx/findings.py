@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-REFUSAL = "refusal"
-ERROR = "error"
-WARNING = "warning"
+UNKNOWN = "unknown-instruction"
+CONSTRAINT = "constraint"
+CLOBBER = "missing-clobber"
+VOLATILE = "not-volatile"
+SCOPE = "asm-scope"
+
+REFUSAL, ERROR, WARNING = "refusal", "error", "warning"
+_SEVERITY = {UNKNOWN: REFUSAL, CONSTRAINT: ERROR}
 
 
 @dataclass(frozen=True, order=True)
@@ -17,21 +22,26 @@ class Finding:
     ----------
     line : int
         Of the kernel text, from 1.
-    severity : str
-        ``refusal``: the emulator does not know what stands there, and running it fails by name.
-        ``error``: the statement is wrong under every compiler. ``warning``: it works only as long
-        as the compiler happens not to use a freedom that the statement gives it.
     kind : str
-        ``instruction``, ``syntax``, ``operand-range``, ``register-class``, ``read-unset``,
-        ``input-written``, ``output-unwritten``, ``clobber``, ``volatile`` or ``scope``.
+        ``unknown-instruction``, ``constraint``, ``missing-clobber``, ``not-volatile`` or
+        ``asm-scope``.
     message : str
         One sentence that names the instruction or the operand.
     """
 
     line: int
-    severity: str
     kind: str
     message: str
+
+    @property
+    def severity(self) -> str:
+        """What the kind means.
+
+        ``refusal``: the emulator does not know what stands there, and running it fails by name.
+        ``error``: the statement is wrong under every compiler. ``warning``: it works only as long as
+        the compiler happens not to use a freedom that the statement gives it.
+        """
+        return _SEVERITY.get(self.kind, WARNING)
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.message}"
@@ -67,7 +77,7 @@ class Refused(Exception):
         Of the kernel text.
     """
 
-    def __init__(self, line: int, message: str, kind: str = "instruction") -> None:
+    def __init__(self, line: int, message: str, kind: str = UNKNOWN) -> None:
         super().__init__(message)
         self.line = line
         self.kind = kind

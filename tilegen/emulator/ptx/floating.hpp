@@ -57,10 +57,21 @@ inline typename T::Raw compute(Op op, typename T::Raw a, typename T::Raw b, type
   else return raw<T>(finished<M>(rounded_otherwise<M>(op, x, y, z)));
 }
 
-// The host must not contract a*b+c on its own: these are compiled with -ffp-contract=off.
+// Keeps the host from contracting a product with a sum that follows, in the text around too.
+inline float kept(float x) {
+  uint32_t bits = bit_cast<uint32_t>(x);
+  asm("" : "+r"(bits));
+  return bit_cast<float>(bits);
+}
+inline double kept(double x) {
+  uint64_t bits = bit_cast<uint64_t>(x);
+  asm("" : "+r"(bits));
+  return bit_cast<double>(bits);
+}
+
 struct OpAdd { template <class F> F operator()(F a, F b, F) const { return a + b; } };
 struct OpSub { template <class F> F operator()(F a, F b, F) const { return a - b; } };
-struct OpMul { template <class F> F operator()(F a, F b, F) const { return a * b; } };
+struct OpMul { template <class F> F operator()(F a, F b, F) const { return kept(a * b); } };
 struct OpDiv { template <class F> F operator()(F a, F b, F) const { return a / b; } };
 struct OpFma {
   float operator()(float a, float b, float c) const { return __builtin_fmaf(a, b, c); }
@@ -85,7 +96,7 @@ inline typename T::Raw fsqrt(typename T::Raw a) { return compute<T, M>(OpSqrt(),
 // a*b+c of 16-bit values, rounded once: the double sum is made odd where it is not exact, so that the
 // second rounding sees on which side of a tie the true value lies.
 inline double odd_fma(float a, float b, float c) {
-  const double p = double(a) * b, s = p + c, t = s - p, lost = (p - (s - t)) + (c - t);
+  const double p = kept(double(a) * b), s = p + c, t = s - p, lost = (p - (s - t)) + (c - t);
   if (!(lost != 0) || s - s != 0) return s;
   int64_t bits = bit_cast<int64_t>(s);
   if (!(bits & 1)) bits += (lost > 0) == (s > 0) ? 1 : -1;

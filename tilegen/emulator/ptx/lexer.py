@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilegen.emulator.ptx.findings import Refused
+from tilegen.emulator.ptx.findings import CONSTRAINT, Refused
 
 _TOKEN = re.compile(
     r"""
@@ -64,7 +64,7 @@ def tokens(text: str, lines: Sequence[int], *, extended: bool) -> list[Token]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise Refused(lines[at], f"'{text[at]}' is not PTX", "syntax")
+            raise Refused(lines[at], f"'{text[at]}' is not PTX")
         kind = match.lastgroup or ""
         kind = "operand" if kind == "index" else kind
         if kind == "space":
@@ -81,10 +81,10 @@ def _token(kind: str, match: re.Match[str], line: int, glued: bool, extended: bo
     body = match[0]
     if kind == "operand":
         if not extended:
-            raise Refused(line, f"{body} in an asm without operands", "operand-range")
+            raise Refused(line, f"{body} in an asm without operands", CONSTRAINT)
         return Token(kind, match["index"], line, glued)
     if kind == "name" and body.startswith("%%"):
         if not extended:
-            raise Refused(line, f"{body} in an asm without colons: one % is enough there", "syntax")
+            raise Refused(line, f"{body} in an asm without colons: one % is enough there")
         body = body[1:]
     return Token(kind, body, line, glued)

@@ -82,7 +82,7 @@ def decode(text: str, start: int, end: int, line: int) -> Piece:
                 line += 1
                 continue
             if follow not in _ESCAPES:
-                raise Refused(line, f"the escape '\\{follow}' in an asm string is not known", "syntax")
+                raise Refused(line, f"the escape '\\{follow}' in an asm string is not known")
             char, width = _ESCAPES[follow], 2
         out.append(char)
         lines.append(line)

@@ -1,3 +1,9 @@
+// A product and the sum that takes it are rounded one by one on every machine.
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#else
+#pragma GCC optimize("fp-contract=off")
+#endif
 #include "matrix.hpp"
 
 #include "memory.hpp"

@@ -34,12 +34,12 @@ Barrier& at(uint32_t address, const char* what, int line) {
   void* place = tg::shared_access(address, 8, 8, tg::Access::atomic, what, line);
   Barrier* barrier = find(address);
   if (!barrier)
-    tg::fail("mbarrier", line, "%s: there is no mbarrier at shared address 0x%x (no init before it)",
+    tg::fail("bad-mbarrier", line, "%s: there is no mbarrier at shared address 0x%x (no init before it)",
              what, address);
   uint64_t word;
   memcpy(&word, place, 8);
   if (word != word_of(address))
-    tg::fail("mbarrier", line, "%s: the mbarrier at shared address 0x%x was overwritten", what, address);
+    tg::fail("bad-mbarrier", line, "%s: the mbarrier at shared address 0x%x was overwritten", what, address);
   if (tg::current) tg::note_atomic(place, 8, line);
   return *barrier;
 }
@@ -56,13 +56,13 @@ void settle(Barrier& barrier) {
 void change_bytes(Barrier& barrier, int64_t change, const char* what, int line) {
   barrier.bytes += change;
   if (barrier.bytes > most_bytes || barrier.bytes < -most_bytes)
-    tg::fail("mbarrier", line, "%s: %lld bytes pending at the mbarrier at 0x%x, the limit is %lld", what,
+    tg::fail("bad-mbarrier", line, "%s: %lld bytes pending at the mbarrier at 0x%x, the limit is %lld", what,
              static_cast<long long>(barrier.bytes), barrier.address, static_cast<long long>(most_bytes));
 }
 
 void arrive(Barrier& barrier, uint32_t count, const char* what, int line) {
   if (count > barrier.pending)
-    tg::fail("mbarrier", line, "%s: %u arrivals at the mbarrier at 0x%x, which waits for %u of %u", what,
+    tg::fail("bad-mbarrier", line, "%s: %u arrivals at the mbarrier at 0x%x, which waits for %u of %u", what,
              count, barrier.address, barrier.pending, barrier.expected);
   barrier.pending -= count;
   settle(barrier);
@@ -99,9 +99,9 @@ void mbarrier_init(uint64_t where, uint32_t count, int line) {
   const uint32_t address = shared32(where, line);
   void* place = tg::shared_access(address, 8, 8, tg::Access::write, "mbarrier.init", line);
   if (count == 0 || count > most_arrivals)
-    tg::fail("mbarrier", line, "mbarrier.init: a count of %u, must be 1 to %u", count, most_arrivals);
+    tg::fail("bad-mbarrier", line, "mbarrier.init: a count of %u, must be 1 to %u", count, most_arrivals);
   if (find(address))
-    tg::fail("mbarrier", line, "mbarrier.init: there is an mbarrier at 0x%x already", address);
+    tg::fail("bad-mbarrier", line, "mbarrier.init: there is an mbarrier at 0x%x already", address);
   barriers.push(Barrier{address, count, count, 0, 0});
   const uint64_t word = word_of(address);
   memcpy(place, &word, 8);
@@ -135,7 +135,7 @@ uint64_t mbarrier_arrive(uint64_t where, uint32_t count, uint32_t bytes, bool dr
   if (bytes) change_bytes(barrier, bytes, "mbarrier.arrive.expect_tx", line);
   if (drop) {
     if (count > barrier.expected)
-      tg::fail("mbarrier", line, "mbarrier.arrive_drop: %u of %u", count, barrier.expected);
+      tg::fail("bad-mbarrier", line, "mbarrier.arrive_drop: %u of %u", count, barrier.expected);
     barrier.expected -= count;
   }
   arrive(barrier, count, "mbarrier.arrive", line);

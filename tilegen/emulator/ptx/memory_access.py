@@ -65,7 +65,9 @@ def _access(op: Operation, order: str) -> tuple[str, str, int, str, int]:
     count = _vector(op)
     type_ = op.type(_TYPES)
     if count * type_.bits > 128:
-        raise op.refused(f"{op.ins.name}: accesses of more than 16 bytes are not known to the emulator")
+        raise op.refused(
+            f"{op.ins.name}: accesses of more than 16 bytes are not known to the emulator"
+        )
     return where, order, count, type_.name, 3 if policy else 2
 
 
@@ -85,7 +87,7 @@ def _ld(op: Operation) -> str:
     call = _call(op, where, count, type_, order, place)
     found = parts(d)
     if len(found) != count:
-        raise op.refused(f"{op.ins.name} gives {count} registers, not {len(found)}", "syntax")
+        raise op.refused(f"{op.ins.name} gives {count} registers, not {len(found)}")
     gives = " ".join(op.store(x, type_, f"tg_v[{i}]", wider=True) for i, x in enumerate(found))
     return f"typename tg_ptx::{type_}::Raw tg_v[{count}]; tg_ptx::load{call} {gives}"
 
@@ -97,7 +99,7 @@ def _st(op: Operation) -> str:
     op.touches_memory()
     found = parts(source)
     if len(found) != count:
-        raise op.refused(f"{op.ins.name} takes {count} registers, not {len(found)}", "syntax")
+        raise op.refused(f"{op.ins.name} takes {count} registers, not {len(found)}")
     values = ", ".join(op.value(x, type_, wider=True) for x in found)
     call = _call(op, where, count, type_, order, place)
     return f"const typename tg_ptx::{type_}::Raw tg_v[{count}] = {{{values}}}; tg_ptx::store{call}"
@@ -114,7 +116,13 @@ def _atomic(op: Operation) -> str:
     order = op.take("relaxed", "acquire", "release", "acq_rel")
     op.take(*_SCOPES)
     where = space(op)
-    name = op.need(*(_ATOMICS if op.ins.opcode == "atom" else [x for x in _ATOMICS if x not in ("exch", "cas")]))
+    name = op.need(
+        *(
+            _ATOMICS
+            if op.ins.opcode == "atom"
+            else [x for x in _ATOMICS if x not in ("exch", "cas")]
+        )
+    )
     op.take("noftz")
     policy = op.take("L2::cache_hint")
     type_ = op.type(_ATOMICS[name])

@@ -37,7 +37,7 @@ def _part(op: Operation, type_: Type, vector: Vector) -> Type:
     count = len(vector.parts)
     name = f"b{type_.bits // count}"
     if type_.kind != "b" or count not in (2, 4) or name not in TYPES:
-        raise op.refused(f"{op.ins.name} does not pack {count} registers", "syntax")
+        raise op.refused(f"{op.ins.name} does not pack {count} registers")
     return TYPES[name]
 
 
@@ -188,7 +188,9 @@ def _set(op: Operation) -> str:
 def _selp(op: Operation) -> str:
     type_ = op.type(f"b16 b32 b64 {INTEGERS} f32 f64")
     d, a, b, c = op.operands(4)
-    return op.store(d, type_, f"{op.value(c, 'pred')} ? {op.value(a, type_)} : {op.value(b, type_)}")
+    return op.store(
+        d, type_, f"{op.value(c, 'pred')} ? {op.value(a, type_)} : {op.value(b, type_)}"
+    )
 
 
 def _slct(op: Operation) -> str:

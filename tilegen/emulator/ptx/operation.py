@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilegen.emulator.ptx.context import Context, parts
-from tilegen.emulator.ptx.findings import Refused
+from tilegen.emulator.ptx.findings import CONSTRAINT, UNKNOWN, Refused
 from tilegen.emulator.ptx.parser import Instruction, Operand
 from tilegen.emulator.ptx.ptxtypes import TYPES, Type
 
@@ -61,7 +61,7 @@ class Operation:
         reason = f"; {why}" if why else ""
         raise self.refused(f"{place} of {self.ins.name} is not known to the emulator{reason}")
 
-    def refused(self, message: str, kind: str = "instruction") -> Refused:
+    def refused(self, message: str, kind: str = UNKNOWN) -> Refused:
         return Refused(self.ins.line, message, kind)
 
     # ---- operands
@@ -77,7 +77,7 @@ class Operation:
         found = len(self.ins.operands)
         if found not in counts:
             wanted = " or ".join(map(str, counts))
-            raise self.refused(f"{self.ins.name} has {found} operands; it takes {wanted}", "syntax")
+            raise self.refused(f"{self.ins.name} has {found} operands; it takes {wanted}")
         return self.ins.operands
 
     def value(self, operand: Operand, type_: Type | str, *, wider: bool = False) -> str:
@@ -101,7 +101,7 @@ class Operation:
         if len(found) != count:
             raise self.refused(
                 f"{self.ins.name} takes {count} registers of .{_type(type_).name} here, not {len(found)}",
-                "register-class",
+                CONSTRAINT,
             )
         return "{" + ", ".join(self.value(x, type_) for x in found) + "}"
 
@@ -111,7 +111,7 @@ class Operation:
         if len(found) != count:
             raise self.refused(
                 f"{self.ins.name} gives {count} registers of .{_type(type_).name}, not {len(found)}",
-                "register-class",
+                CONSTRAINT,
             )
         return " ".join(self.store(x, type_, f"{array}[{i}]") for i, x in enumerate(found))
 

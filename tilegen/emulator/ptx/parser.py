@@ -163,7 +163,7 @@ class _Parser:
         if not self._accept(text):
             found = self._now.text or "the end of the string"
             line = self._now.line if self._now.text else self._tokens[max(self._at - 1, 0)].line
-            raise Refused(line, f"'{text}' is missing after {after}, before '{found}'", "syntax")
+            raise Refused(line, f"'{text}' is missing after {after}, before '{found}'")
 
     def run(self) -> list[Node]:
         out: list[Node] = []
@@ -176,7 +176,7 @@ class _Parser:
             elif self._accept("}"):
                 depth -= 1
                 if depth < 0:
-                    raise Refused(line, "'}' closes nothing", "syntax")
+                    raise Refused(line, "'}' closes nothing")
                 out.append(Close(line))
             elif self._accept(";"):
                 continue
@@ -185,7 +185,7 @@ class _Parser:
             else:
                 out.append(self._labelled_or_instruction())
         if depth:
-            raise Refused(self._now.line, "'{' is not closed", "syntax")
+            raise Refused(self._now.line, "'{' is not closed")
         return out
 
     def _directive(self) -> Declaration:
@@ -204,7 +204,7 @@ class _Parser:
             if self._accept("<"):
                 count = self._next()
                 if count.kind != "int":
-                    raise Refused(line, f".reg {name}<n> needs a number", "syntax")
+                    raise Refused(line, f".reg {name}<n> needs a number")
                 self._expect(">", f".reg {name}<{count.text}")
                 names.extend(f"{name}{i}" for i in range(int(count.text)))
             else:
@@ -217,7 +217,7 @@ class _Parser:
     def _name(self, after: str) -> str:
         token = self._next()
         if token.kind != "name":
-            raise Refused(token.line, f"a name is missing after {after}, before '{token.text}'", "syntax")
+            raise Refused(token.line, f"a name is missing after {after}, before '{token.text}'")
         return token.text
 
     def _labelled_or_instruction(self) -> Node:
@@ -233,7 +233,7 @@ class _Parser:
         modifiers: list[str] = []
         while self._is("."):
             if not self._now.glued:
-                raise Refused(line, f"a space splits the mnemonic {opcode}", "syntax")
+                raise Refused(line, f"a space splits the mnemonic {opcode}")
             self._next()
             modifiers.append(self._modifier(opcode))
         name = ".".join((opcode, *modifiers))
@@ -249,7 +249,7 @@ class _Parser:
         """``shared::cta``, ``L2::128B``, ``2d``: the pieces that touch each other."""
         token = self._next()
         if token.kind not in ("name", "int", "float"):
-            raise Refused(token.line, f"a modifier of {opcode} is missing before '{token.text}'", "syntax")
+            raise Refused(token.line, f"a modifier of {opcode} is missing before '{token.text}'")
         out = token.text
         while self._now.glued and (self._now.kind in ("name", "int") or self._is("::")):
             out += self._next().text
@@ -260,7 +260,7 @@ class _Parser:
         if token.kind == "operand":
             return AsmOperand(int(token.text))
         if token.kind != "name":
-            raise Refused(token.line, f"a register is missing before '{token.text}'", "syntax")
+            raise Refused(token.line, f"a register is missing before '{token.text}'")
         text = token.text
         while self._is(".") and self._now.glued:
             self._next()
@@ -299,7 +299,7 @@ class _Parser:
         if self._accept(","):
             vector = self._operand(name)
             if not isinstance(vector, Vector):
-                raise Refused(self._now.line, f"the coordinates of {name} need braces", "syntax")
+                raise Refused(self._now.line, f"the coordinates of {name} need braces")
             coordinates = vector.parts
         self._expect("]", f"an address of {name}")
         return Address(base, offset, negative, coordinates)
@@ -313,7 +313,7 @@ class _Parser:
             value = _integer(token.text)
             return Immediate(-value if negative else value)
         if token.kind != "float":
-            raise Refused(token.line, f"{name} has no operand '{token.text}'", "syntax")
+            raise Refused(token.line, f"{name} has no operand '{token.text}'")
         text = token.text
         if text[:2] in ("0f", "0F"):
             bits = int(text[2:], 16)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tilegen.emulator.ptx.findings import Refused
+from tilegen.emulator.ptx.findings import CONSTRAINT, Refused
 from tilegen.emulator.ptx.ptxtypes import CONSTRAINTS, REGISTERS, TYPES, Type
 from tilegen.emulator.ptx.statements import Operand
 
@@ -60,7 +60,7 @@ class Registers:
         if type_name not in REGISTERS:
             raise Refused(line, f"registers of type .{type_name} are not known to the emulator")
         if name in self._scopes[-1]:
-            raise Refused(line, f"the register {name} is declared twice", "scope")
+            raise Refused(line, f"the register {name} is declared twice", CONSTRAINT)
         variable = f"tg_r{len(self.declared)}"
         register = Register(TYPES[type_name], variable, name, "", line)
         self.declared.append(register)
@@ -71,12 +71,14 @@ class Registers:
         for scope in reversed(self._scopes):
             if name in scope:
                 return scope[name]
-        raise Refused(line, f"the register {name} is not declared in this asm statement", "scope")
+        raise Refused(
+            line, f"the register {name} is not declared in this asm statement", CONSTRAINT
+        )
 
     def operand(self, index: int, line: int) -> Register:
         if index >= len(self.operands):
             last = f"the last is %{len(self.operands) - 1}" if self.operands else "there are none"
-            raise Refused(line, f"%{index} is no operand of this asm statement; {last}", "operand-range")
+            raise Refused(line, f"%{index} is no operand of this asm statement; {last}", CONSTRAINT)
         return self.operands[index]
 
     def __iter__(self) -> Iterator[Register]:

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilegen.emulator.ptx.findings import Refused
+from tilegen.emulator.ptx.findings import CONSTRAINT, Refused
 from tilegen.emulator.ptx.literals import Piece, decode, quoted_end, raw_string_end, skip_space
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -168,7 +168,7 @@ def _parts(source: _Source, start: int, at: int, end: int, volatile: bool) -> St
             piece, at = _pieces(source, at, end - 1)
             clobbers.append(piece.text)
         else:
-            raise Refused(source.line(at), f"'{text[at]}' in an asm statement is not read", "syntax")
+            raise Refused(source.line(at), f"'{text[at]}' in an asm statement is not read")
     return Statement(
         start, end, source.line(start), volatile, template.text, template.lines,
         tuple(operands), tuple(clobbers), extended=section > 0,
@@ -196,18 +196,18 @@ def _pieces(source: _Source, at: int, end: int) -> tuple[Piece, int]:
             at = word.end()
         elif text[at] == "#":
             raise Refused(
-                line, "an asm string made with the '#' of a macro is not read; write it out", "syntax"
+                line, "an asm string made with the '#' of a macro is not read; write it out"
             )
         else:
             break
     if not chars:
-        raise Refused(source.line(at), "an asm statement needs a string literal here", "syntax")
+        raise Refused(source.line(at), "an asm statement needs a string literal here")
     return Piece("".join(chars), tuple(lines)), at
 
 
 def _macro(source: _Source, name: str, line: int) -> str:
     if name not in source.macros:
-        raise Refused(line, f"'{name}' in an asm string is no macro of this text for a string", "syntax")
+        raise Refused(line, f"'{name}' in an asm string is no macro of this text for a string")
     body = source.macros[name]
     out, at = "", 0
     while (at := skip_space(body, at)) < len(body):
@@ -221,19 +221,19 @@ def _operand(source: _Source, at: int, end: int, *, output: bool) -> tuple[Opera
     text = source.text
     line = source.line(at)
     if text[at] == "[":
-        raise Refused(line, "operands with [names] are not part of CUDA's asm", "syntax")
+        raise Refused(line, "operands with [names] are not part of CUDA's asm")
     piece, at = _pieces(source, at, end)
     at = skip_space(text, at)
     if at >= end or text[at] != "(":
-        raise Refused(line, f'the constraint "{piece.text}" has no (expression)', "syntax")
+        raise Refused(line, f'the constraint "{piece.text}" has no (expression)')
     stop = _closing(text, at)
     letter = piece.text.lstrip("=+&")
     mode = "+" if "+" in piece.text else "=" if "=" in piece.text else ""
     if letter not in set("hrlfdn") or (letter == "n" and output):
-        raise Refused(line, f'the constraint "{piece.text}" is not known', "register-class")
+        raise Refused(line, f'the constraint "{piece.text}" is not known', CONSTRAINT)
     if output != bool(mode):
         kind = 'an output starts with "=" or "+"' if output else 'an input has no "=" or "+"'
-        raise Refused(line, f'the constraint "{piece.text}" is misplaced: {kind}', "register-class")
+        raise Refused(line, f'the constraint "{piece.text}" is misplaced: {kind}', CONSTRAINT)
     return Operand(letter, mode, one_line(text[at + 1 : stop - 1]), line), stop
 
 

@@ -15,7 +15,15 @@ from tilegen.emulator.ptx import (
     warp_instructions,
 )
 from tilegen.emulator.ptx.context import Context
-from tilegen.emulator.ptx.findings import ERROR, REFUSAL, WARNING, Finding, Refused, Translation
+from tilegen.emulator.ptx.findings import (
+    CLOBBER,
+    CONSTRAINT,
+    SCOPE,
+    VOLATILE,
+    Finding,
+    Refused,
+    Translation,
+)
 from tilegen.emulator.ptx.lexer import tokens
 from tilegen.emulator.ptx.operation import Handler, Operation
 from tilegen.emulator.ptx.parser import (
@@ -88,8 +96,7 @@ def _statement(statement: Statement, *, fixed_lines: bool) -> tuple[str, list[Fi
 
 
 def _finding(error: Refused) -> Finding:
-    severity = REFUSAL if error.kind in ("instruction", "syntax") else ERROR
-    return Finding(error.line, severity, error.kind, str(error))
+    return Finding(error.line, error.kind, str(error))
 
 
 class _Writer:
@@ -184,18 +191,18 @@ class _Writer:
     def _warn_open(self, line: int, what: str) -> None:
         if not self._registers.depth:
             text = f"{what} is declared outside of {{ }}: the asm cannot stand twice in a function"
-            self._context.note(line, "scope", text, WARNING)
+            self._context.note(line, SCOPE, text)
 
     def _branch(self, ins: Instruction) -> str:
         op = Operation(ins, self._context)
         op.take("uni")
         (target,) = op.operands(1)
         if not isinstance(target, Name):
-            raise op.refused("bra needs a label", "syntax")
+            raise op.refused("bra needs a label")
         for scope in reversed(self._scopes):
             if (scope, target.text) in self._labels:
                 return f"goto {self._labels[scope, target.text]};"
-        raise op.refused(f"the label {target.text} is not in this asm statement", "scope")
+        raise op.refused(f"the label {target.text} is not in this asm statement", CONSTRAINT)
 
     def _instruction(self, ins: Instruction) -> str:
         handler = HANDLERS.get(ins.opcode)
@@ -209,15 +216,17 @@ class _Writer:
         for register in self._registers.operands:
             if register.mode == "=" and not register.written:
                 text = f'{register.shown} is an output, "=", that nothing writes'
-                context.note(register.line, "output-unwritten", text)
+                context.note(register.line, CONSTRAINT, text)
         if context.touches_memory and "memory" not in statement.clobbers:
-            text = 'the asm touches memory but has no "memory" clobber: the compiler may move accesses over it'
-            context.note(statement.line, "clobber", text, WARNING)
+            text = (
+                'the asm touches memory without a "memory" clobber: accesses may be moved over it'
+            )
+            context.note(statement.line, CLOBBER, text)
         # Without outputs an asm is volatile anyway.
         has_outputs = any(operand.mode for operand in statement.operands)
         if context.acts and has_outputs and not statement.volatile:
-            text = "the asm does more than compute its outputs but is not volatile: it may be moved or dropped"
-            context.note(statement.line, "volatile", text, WARNING)
+            text = "the asm does more than compute outputs, and is not volatile: it may be dropped"
+            context.note(statement.line, VOLATILE, text)
 
 
 def _labels(nodes: list[Node]) -> dict[tuple[int, str], str]:
@@ -233,6 +242,6 @@ def _labels(nodes: list[Node]) -> dict[tuple[int, str], str]:
         elif isinstance(node, Label):
             key = (scopes[-1], node.name)
             if key in out:
-                raise Refused(node.line, f"the label {node.name} stands twice", "scope")
+                raise Refused(node.line, f"the label {node.name} stands twice", CONSTRAINT)
             out[key] = f"tg_l{len(out)}"
     return out

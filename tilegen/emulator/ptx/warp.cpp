@@ -40,7 +40,7 @@ void shuffle(tg::Collective& warp) {
     if (!ok) from = int(lane);
     if (!warp.args[from]) {
       tg::act_as(warp.threads[lane]);
-      tg::fail("divergent-collective", warp.line,
+      tg::fail("inactive-lane", warp.line,
                "shfl.sync: lane %u reads lane %d, which takes no part", lane, from);
     }
     out[lane] = static_cast<ShuffleArgs*>(warp.args[from])->a;
@@ -175,7 +175,7 @@ namespace {
 int checked_count(bool all, uint32_t count, const char* what, int line) {
   if (all) return tg::all_threads;
   if (count == 0 || count % tg::launch.warp_size)
-    tg::fail("barrier", line, "%s: a count of %u is no multiple of the warp's %u threads", what, count,
+    tg::fail("bad-barrier", line, "%s: a count of %u is no multiple of the warp's %u threads", what, count,
              tg::launch.warp_size);
   return int(count);
 }

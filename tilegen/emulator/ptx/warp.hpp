@@ -7,7 +7,7 @@
 namespace tg_ptx {
 
 // Where an instruction that the translator does not know would have run.
-[[noreturn]] inline void refuse(const char* message, int line) { tg::fail("ptx-refused", line, "%s", message); }
+[[noreturn]] inline void refuse(const char* message, int line) { tg::fail("unknown-instruction", line, "%s", message); }
 
 inline uint32_t warps_of_block() {
   return (tg::launch.threads + tg::launch.warp_size - 1) / tg::launch.warp_size;

@@ -29,9 +29,7 @@ def _vote(op: Operation) -> str:
     type_ = op.need("b32" if kind == "ballot" else "pred")
     d, a, mask = op.operands(3)
     op.acts()
-    call = (
-        f"tg_ptx::vote(tg_ptx::Vote::{kind}, {op.value(a, 'pred')}, {op.value(mask, 'u32')}, {op.line})"
-    )
+    call = f"tg_ptx::vote(tg_ptx::Vote::{kind}, {op.value(a, 'pred')}, {op.value(mask, 'u32')}, {op.line})"
     return op.store(d, type_, call if kind == "ballot" else f"{call} != 0")
 
 
@@ -63,7 +61,7 @@ def _elect(op: Operation) -> str:
     op.need("sync")
     d, mask = op.operands(2)
     if not isinstance(d, Pair):
-        raise op.refused("elect.sync writes d|p", "syntax")
+        raise op.refused("elect.sync writes d|p")
     op.acts()
     return _with_flag(op, d, f"tg_ptx::elect({op.value(mask, 'u32')}, &tg_p, {op.line})")
 
@@ -93,7 +91,9 @@ def _bar(op: Operation) -> str:
     bar, threads = op.value(name, "u32"), op.value(count[0], "u32") if count else "0u"
     if kind == "arrive":
         return f"tg_ptx::bar_arrive({bar}, {threads}, {aligned}, {op.line});"
-    return f"tg_ptx::bar_sync({bar}, {'false' if count else 'true'}, {threads}, {aligned}, {op.line});"
+    return (
+        f"tg_ptx::bar_sync({bar}, {'false' if count else 'true'}, {threads}, {aligned}, {op.line});"
+    )
 
 
 def _reduction(op: Operation, kind: str, aligned: str) -> str:
