@@ -27,10 +27,10 @@ inline typename D::Raw int_to_int(typename S::Raw a) {
 
 inline double to_integral(double x, Round round) {
   switch (round) {
-    case Round::zero: return trunc(x);
-    case Round::down: return floor(x);
-    case Round::up: return ceil(x);
-    default: return nearbyint(x);
+    case Round::zero: return __builtin_trunc(x);
+    case Round::down: return __builtin_floor(x);
+    case Round::up: return __builtin_ceil(x);
+    default: return __builtin_nearbyint(x);
   }
 }
 

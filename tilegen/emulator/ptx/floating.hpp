@@ -3,7 +3,6 @@
 // are not modelled.
 #pragma once
 #include <fenv.h>
-#include <math.h>
 
 #include "types.hpp"
 
@@ -20,7 +19,7 @@ struct Mode {
 };
 
 inline float flushed(float x, bool ftz) {
-  return ftz && fabsf(x) < 0x1p-126f ? copysignf(0.f, x) : x;
+  return ftz && __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.f, x) : x;
 }
 inline double flushed(double x, bool) { return x; }
 
@@ -135,10 +134,10 @@ inline typename T::Raw fminmax(typename T::Raw a, typename T::Raw b) {
   using F = typename T::Native;
   const F x = flushed(value<T>(a), M::ftz), y = flushed(value<T>(b), M::ftz);
   const typename T::Raw sign = (a ^ b) & sign_of<T>;
-  const F p = xorsign ? F(fabs(x)) : x, q = xorsign ? F(fabs(y)) : y;
+  const F p = xorsign ? F(__builtin_fabs(x)) : x, q = xorsign ? F(__builtin_fabs(y)) : y;
   F out;
-  if (p != p || q != q) out = nan || (p != p && q != q) ? F(NAN) : p != p ? q : p;
-  else if (p == q) out = (signbit(p) != 0) == want_max ? q : p;
+  if (p != p || q != q) out = nan || (p != p && q != q) ? F(__builtin_nanf("")) : p != p ? q : p;
+  else if (p == q) out = (__builtin_signbit(p) != 0) == want_max ? q : p;
   else out = (p < q) == want_max ? q : p;
   out = canonical(out);
   const typename T::Raw bits = raw<T>(out);
@@ -160,12 +159,12 @@ inline typename T::Raw fmax_(typename T::Raw a, typename T::Raw b) {
     return raw<T>(finished<M>(typename T::Native(expression))); \
   }
 TG_PTX_UNARY(frcp, 1.0 / x)
-TG_PTX_UNARY(frsqrt, 1.0 / sqrt(x))
-TG_PTX_UNARY(fex2, exp2(x))
-TG_PTX_UNARY(flg2, log2(x))
-TG_PTX_UNARY(fsin, sin(x))
-TG_PTX_UNARY(fcos, cos(x))
-TG_PTX_UNARY(ftanh, tanh(x))
+TG_PTX_UNARY(frsqrt, 1.0 / __builtin_sqrt(x))
+TG_PTX_UNARY(fex2, __builtin_exp2(x))
+TG_PTX_UNARY(flg2, __builtin_log2(x))
+TG_PTX_UNARY(fsin, __builtin_sin(x))
+TG_PTX_UNARY(fcos, __builtin_cos(x))
+TG_PTX_UNARY(ftanh, __builtin_tanh(x))
 #undef TG_PTX_UNARY
 
 // Packed pairs: the same on each half.

@@ -1,7 +1,7 @@
 // Warp-level matrix instructions (PTX ISA, "Warp Level Matrix Instructions"): mma.sync, ldmatrix,
 // stmatrix, movmatrix.
 #pragma once
-#include "../runtime/tg_runtime.hpp"
+#include "tg_runtime.hpp"
 #include "types.hpp"
 
 namespace tg_ptx {

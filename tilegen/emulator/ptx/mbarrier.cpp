@@ -1,6 +1,6 @@
 // mbarrier objects. Their state lies here; shared memory holds a word that shows whether it is still
 // the object that init left there.
-#include "../runtime/tg_array.hpp"
+#include "tg_array.hpp"
 #include "async.hpp"
 
 namespace tg_ptx {

@@ -1,7 +1,7 @@
 // Loads, stores and atomics in every state space (PTX ISA, "Data Movement and Conversion
 // Instructions", "Parallel Synchronization and Communication Instructions: atom, red").
 #pragma once
-#include "../runtime/tg_runtime.hpp"
+#include "tg_runtime.hpp"
 #include "compare.hpp"
 #include "integer.hpp"
 #include "types.hpp"

@@ -45,7 +45,7 @@ def _cvt(op: Operation) -> str:
     words: list[str] = []
     while word := op.take(*_ROUNDS, "rni", "rzi", "rmi", "rpi", "ftz", "sat", "satfinite", "relu"):
         words.append(word)
-    rounds = [w for w in words if w in _ROUNDS or w[:2] in _ROUNDS and w.endswith("i")]
+    rounds = [w for w in words if w in _ROUNDS or (w[:2] in _ROUNDS and w.endswith("i"))]
     round_ = rounds[0] if rounds else ""
     names = [op.need(*TYPES), op.need(*TYPES)]
     if names[0] in _PAIRS:

@@ -1,7 +1,7 @@
 // Instructions among the lanes of a warp and the threads of a block (PTX ISA, "shfl.sync", "vote.sync",
 // "match.sync", "redux.sync", "elect.sync", "bar", "barrier.cluster", "Special Registers").
 #pragma once
-#include "../runtime/tg_runtime.hpp"
+#include "tg_runtime.hpp"
 #include "types.hpp"
 
 namespace tg_ptx {
