@@ -63,7 +63,7 @@ void take_arguments() {
   for (uint32_t i = 0; i < job->arguments; i++) {
     slots[i].about = &about[i];
     if (about[i].kind == arg_buffer)
-      slots[i].pointer = buffers[buffer++].pointer;
+      slots[i].pointer = about[i].alias ? slots[about[i].alias - 1].pointer : buffers[buffer++].pointer;
     else if (about[i].kind == arg_bytes)
       slots[i].pointer = reinterpret_cast<uint8_t*>(job) + about[i].data;
   }

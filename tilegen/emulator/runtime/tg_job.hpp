@@ -29,7 +29,7 @@ struct JobArgument {
   uint64_t data, bytes;    // where in the file, and how much: a buffer's span, or raw bytes
   uint64_t origin;         // element [0, 0, ...] is so far into the span
   uint32_t align, item;    // of the pointer; bytes of an element
-  uint32_t dimensions, unused;
+  uint32_t dimensions, alias;  // alias: 1 + the argument whose memory this is; 0: its own
   int64_t shape[8], stride[8];  // stride in bytes
 };
 

@@ -87,7 +87,7 @@ void make_buffers() {
   const uint8_t* data = reinterpret_cast<const uint8_t*>(job);
   const JobArgument* arguments = reinterpret_cast<const JobArgument*>(job + 1);
   for (uint32_t i = 0; i < job->arguments; i++)
-    if (arguments[i].kind == arg_buffer) make_buffer(i, arguments[i], data);
+    if (arguments[i].kind == arg_buffer && !arguments[i].alias) make_buffer(i, arguments[i], data);
 }
 
 // __shared__ means thread_local to the compiler: the program's own thread-local segment is exactly the
