@@ -39,7 +39,7 @@ class EmulatorRun:
         Of the first run: switches, barriers, collectives, bank_phases, bank_conflicts,
         shared_bytes.
     seconds : mapping
-        Processor-bound time of the launch alone for each run, by the run's name.
+        Processor time of the launch alone for each run, by the run's name.
     compile_seconds : float
         0 where the cache held the program.
     output : str

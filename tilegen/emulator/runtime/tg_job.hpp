@@ -36,7 +36,7 @@ struct JobArgument {
 struct Result {
   uint32_t magic, findings;
   uint64_t switches, barriers, collectives, bank_phases, bank_conflicts, shared_bytes, races;
-  double seconds;  // of the launch alone
+  double seconds;  // processor time of the launch alone
 };
 // Result is followed by this many of these.
 struct Finding {
