@@ -52,14 +52,19 @@ void access_global(const Place& at, uint32_t bytes, Touch how) {
     note_output(*buffer, at, offset, bytes);
   else if (buffer->written && how == Touch::atomic)
     for (size_t i = offset; i < offset + bytes; i++) buffer->written[i / 8] |= 1u << (i % 8);
-  touch(*buffer->shadows, at, offset + reinterpret_cast<uintptr_t>(buffer->start) % 4, bytes, how);
+  size_t from = offset + reinterpret_cast<uintptr_t>(buffer->start) % 4;
+  Shadow* words = buffer->shadows->words + from / 4;
+  if (how == Touch::read && from % 4 == 0 && bytes == 4 && current == &fibers[current->linear] &&
+      touch_settled(*words, false))
+    return;
+  touch(*buffer->shadows, at, from, bytes, how);
 }
 
 void access(const Place& at, uint32_t bytes, Touch how) {
   size_t offset = size_t(static_cast<const uint8_t*>(at.pointer) - shared_start);
   if (offset < shared_size) {
     if (offset + bytes > shared_size) stray(at, bytes, how);
-    touch(shadows_of_shared(), at, offset, bytes, how);
+    touch(shared_shadows, at, offset, bytes, how);
   } else if (!in_stacks(at.pointer)) {
     access_global(at, bytes, how);
   }
@@ -70,16 +75,32 @@ void note(const void* pointer, uint32_t bytes, int line, Touch how) {
   access({pointer, line, nullptr}, bytes, how);
 }
 
-// A vector access of n bytes must lie at a multiple of n, as the hardware wants it.
-inline void hook(void* p, uint32_t bytes, Touch how, const void* pc) {
+__attribute__((noinline)) void hook_any(void* p, uint32_t bytes, Touch how, const void* pc,
+                                        bool aligned) {
   if (!current || in_stacks(p)) return;
-  if (reinterpret_cast<uintptr_t>(p) % bytes && bytes <= 16) {
+  if (aligned && reinterpret_cast<uintptr_t>(p) % bytes) {
     char where[128];
     explain_address(reinterpret_cast<uintptr_t>(p), where, sizeof where);
     fail_at("misaligned", 0, pc, "%s of %u bytes at %s", is_write(how) ? "write" : "read", bytes,
             where);
   }
   access({p, 0, pc}, bytes, how);
+}
+
+// A vector access of n bytes must lie at a multiple of n, as the hardware wants it. Whole words of
+// shared memory, which most accesses are, take the short way.
+template <uint32_t bytes, bool aligned>
+inline void hook(void* p, Touch how, const void* pc) {
+  size_t offset = size_t(static_cast<uint8_t*>(p) - shared_start);
+  if (bytes >= 4 && offset < shared_size && offset % bytes == 0 && current &&
+      offset + bytes <= shared_size) {
+    Shadow* words = shared_shadows.words + offset / 4;
+    uint32_t n = 0;
+    while (n < bytes / 4 && touch_settled(words[n], how == Touch::write)) n++;
+    if (n == bytes / 4) return;
+    // What has been noted of the first words is noted again, which changes nothing.
+  }
+  hook_any(p, bytes, how, pc, aligned);
 }
 
 inline void hook_range(void* p, size_t bytes, Touch how, const void* pc) {
@@ -98,19 +119,25 @@ void note_async_read(const void* p, uint32_t bytes, int line) {
 void note_pending_begin(void* p, uint32_t bytes, int line) { note(p, bytes, line, Touch::pending); }
 void note_pending_end(void* p, uint32_t bytes) {
   if (launch.races && in_shared(p))
-    end_pending(shadows_of_shared(), size_t(static_cast<uint8_t*>(p) - shared_start), bytes);
+    end_pending(shared_shadows, size_t(static_cast<uint8_t*>(p) - shared_start), bytes);
 }
 
 }  // namespace tg
 
 extern "C" {
 #define TG_PC __builtin_return_address(0)
-#define TG_HOOK(name, n)                                                                     \
-  void __tsan_##name##read##n(void* p) { tg::hook(p, n, tg::Touch::read, TG_PC); }           \
-  void __tsan_##name##write##n(void* p) { tg::hook(p, n, tg::Touch::write, TG_PC); }
-#define TG_HOOKS(n) TG_HOOK(, n) TG_HOOK(unaligned_, n) TG_HOOK(volatile_, n) TG_HOOK(unaligned_volatile_, n) \
-  void __tsan_read_write##n(void* p) { tg::hook(p, n, tg::Touch::read, TG_PC); tg::hook(p, n, tg::Touch::write, TG_PC); } \
-  void __tsan_unaligned_read_write##n(void* p) { tg::hook(p, n, tg::Touch::read, TG_PC); tg::hook(p, n, tg::Touch::write, TG_PC); }
+#define TG_HOOK(name, n, aligned)                                                              \
+  void __tsan_##name##read##n(void* p) { tg::hook<n, aligned>(p, tg::Touch::read, TG_PC); }     \
+  void __tsan_##name##write##n(void* p) { tg::hook<n, aligned>(p, tg::Touch::write, TG_PC); }   \
+  void __tsan_##name##read_write##n(void* p) {                                                 \
+    tg::hook<n, aligned>(p, tg::Touch::read, TG_PC);                                           \
+    tg::hook<n, aligned>(p, tg::Touch::write, TG_PC);                                          \
+  }
+#define TG_HOOKS(n)        \
+  TG_HOOK(, n, true)       \
+  TG_HOOK(volatile_, n, true) \
+  TG_HOOK(unaligned_, n, false) \
+  TG_HOOK(unaligned_volatile_, n, false)
 TG_HOOKS(1)
 TG_HOOKS(2)
 TG_HOOKS(4)

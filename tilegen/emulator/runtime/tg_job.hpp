@@ -29,14 +29,14 @@ struct JobArgument {
   uint64_t data, bytes;    // where in the file, and how much: a buffer's span, or raw bytes
   uint64_t origin;         // element [0, 0, ...] is so far into the span
   uint32_t align, item;    // of the pointer; bytes of an element
-  uint32_t dimensions, unused;
+  uint32_t dimensions, alias;  // alias: 1 + the argument whose memory this is; 0: its own
   int64_t shape[8], stride[8];  // stride in bytes
 };
 
 struct Result {
   uint32_t magic, findings;
   uint64_t switches, barriers, collectives, bank_phases, bank_conflicts, shared_bytes, races;
-  double seconds;  // of the launch alone
+  double seconds;  // processor time of the launch alone
 };
 // Result is followed by this many of these.
 struct Finding {

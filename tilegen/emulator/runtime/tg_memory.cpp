@@ -19,7 +19,9 @@ uint64_t bank_phases, bank_conflicts;
 namespace {
 
 constexpr size_t page = 4096, guard = 16 * page;
-constexpr uint8_t canary = 0xA5;
+
+// What lies round a buffer's span. No two buffers have the same, so that copying it shows.
+uint8_t canary(const Buffer& buffer) { return uint8_t(0xA5 + 7 * buffer.argument); }
 
 uint8_t* map(size_t bytes, int protection) {
   void* p = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -58,7 +60,7 @@ void make_buffer(uint32_t number, const JobArgument& about, const uint8_t* data)
   buffer.low = area + guard;
   buffer.high = buffer.low + room;
   if (mprotect(buffer.low, room, PROT_READ | PROT_WRITE)) fail("bad-argument", 0, "mprotect failed");
-  memset(buffer.low, canary, room);
+  memset(buffer.low, canary(buffer), room);
   uintptr_t lowest = reinterpret_cast<uintptr_t>(buffer.low) + about.origin;
   uintptr_t highest = lowest + room - about.bytes;
   uintptr_t pointer = job->order == 1 ? (lowest + about.align - 1) / about.align * about.align
@@ -87,7 +89,7 @@ void make_buffers() {
   const uint8_t* data = reinterpret_cast<const uint8_t*>(job);
   const JobArgument* arguments = reinterpret_cast<const JobArgument*>(job + 1);
   for (uint32_t i = 0; i < job->arguments; i++)
-    if (arguments[i].kind == arg_buffer) make_buffer(i, arguments[i], data);
+    if (arguments[i].kind == arg_buffer && !arguments[i].alias) make_buffer(i, arguments[i], data);
 }
 
 // __shared__ means thread_local to the compiler: the program's own thread-local segment is exactly the
@@ -218,9 +220,9 @@ void check_canaries() {
   for (Buffer& buffer : buffers) {
     uint8_t* stray = nullptr;
     for (uint8_t* p = buffer.low; p < buffer.start && !stray; p++)
-      if (*p != canary) stray = p;
+      if (*p != canary(buffer)) stray = p;
     for (uint8_t* p = buffer.start + buffer.size; p < buffer.high && !stray; p++)
-      if (*p != canary) stray = p;
+      if (*p != canary(buffer)) stray = p;
     if (!stray) continue;
     char where[128];
     explain_address(reinterpret_cast<uintptr_t>(stray), where, sizeof where);

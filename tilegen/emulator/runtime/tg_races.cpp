@@ -14,6 +14,9 @@
 namespace tg {
 
 uint32_t race_count;
+uint32_t block_begin = 1, block_floor = 1;
+uint32_t* clock_now;
+Shadows shared_shadows;
 
 namespace {
 
@@ -32,14 +35,11 @@ struct SyncObject {
 };
 
 uint32_t width;
-uint32_t latest = 1;       // the latest time anyone has reached
-uint32_t block_floor = 1;  // the time of the last barrier of all threads of this block
-uint32_t block_begin = 1;
+uint32_t latest = 1;  // the latest time anyone has reached
 uint32_t block_number;
 Array<uint32_t> block_begins;  // for each block so far
 Array<uint8_t> block_known;    // 1: this block has acquired what that block released
 
-Array<uint32_t> now;  // each thread's clock
 Array<Knowledge> knowledge;
 uint32_t engine_floor[engines], engine_now[engines], engine_next;
 bool engine_used;
@@ -66,7 +66,7 @@ struct Actor {
 Actor actor() {
   if (running_engine)
     return {launch.threads + running_engine->column, engine_now[running_engine->column]};
-  return {current->linear, now[current->linear]};
+  return {current->linear, clock_now[current->linear]};
 }
 uint32_t* actor_knows() {
   return running_engine ? running_engine->clocks : known_to(current->linear);
@@ -132,9 +132,11 @@ void touch_entry(Shadow& s, const Place& at, Touch touch, Actor me) {
   s.read_clock[0] = s.read_clock[1] = 0;
   s.write_clock = me.clock;
   s.writer = uint16_t(me.id);
-  s.flags = (s.flags & Shadow::split) | (touch == Touch::pending  ? Shadow::pending
-                                         : touch == Touch::atomic ? Shadow::generic | Shadow::atomic
-                                                                  : Shadow::generic);
+  uint16_t how = touch == Touch::pending  ? Shadow::pending
+                 : touch == Touch::atomic ? Shadow::generic | Shadow::atomic
+                                          : Shadow::generic;
+  if (me.id >= launch.threads) how |= Shadow::engine;
+  s.flags = uint16_t((s.flags & Shadow::split) | how);
 }
 
 // Where a key is, or would be, in the table.
@@ -212,18 +214,10 @@ void end_pending(Shadows& area, size_t offset, uint32_t bytes) {
     Shadow& whole = area.words[at / 4];
     Shadow& s = whole.flags & Shadow::split ? area.bytes[at] : whole;
     s.flags &= uint16_t(~(Shadow::pending | Shadow::generic));
+    if (me.id >= launch.threads) s.flags |= Shadow::engine;
     s.write_clock = me.clock;
     s.writer = uint16_t(me.id);
   }
-}
-
-Shadows& shadows_of_shared() {
-  static Shadows area;
-  if (!area.words) {
-    area.words_count = (shared_size + 3) / 4;
-    area.words = static_cast<Shadow*>(calloc(area.words_count, sizeof(Shadow)));
-  }
-  return area;
 }
 
 void make_shadows(Shadows& area, size_t bytes) {
@@ -233,7 +227,8 @@ void make_shadows(Shadows& area, size_t bytes) {
 
 void races_begin_launch() {
   width = launch.threads + engines;
-  now.assign_zero(launch.threads);
+  clock_now = static_cast<uint32_t*>(calloc(launch.threads, sizeof(uint32_t)));
+  make_shadows(shared_shadows, shared_size);
   knowledge.assign_zero(launch.threads);
   fence_times.assign_zero(launch.threads);
   fenced.assign_zero(launch.threads);
@@ -246,12 +241,12 @@ void races_begin_block() {
   block_begins.push(block_begin);
   block_known.clear();
   block_known.assign_zero(block_begins.size);
-  for (uint32_t& clock : now) clock = block_begin;
+  for (uint32_t i = 0; i < launch.threads; i++) clock_now[i] = block_begin;
   for (uint32_t i = 0; i < engines; i++) engine_floor[i] = engine_now[i] = 0;
   for (Array<uint32_t>& fences : fence_times) fences.clear();
   for (uint32_t*& clocks : fenced) free(clocks), clocks = nullptr;
-  Shadows& area = shadows_of_shared();
-  memset(static_cast<void*>(area.words), 0, size_t(area.words_count) * sizeof(Shadow));
+  memset(static_cast<void*>(shared_shadows.words), 0,
+         size_t(shared_shadows.words_count) * sizeof(Shadow));
   // Objects in shared memory go with the block; those in global memory stay.
   uint32_t kept = 0;
   for (SyncObject& object : objects) {
@@ -273,7 +268,7 @@ void join_block() {
         if (clocks[launch.threads + i] > engine_floor[i]) engine_floor[i] = clocks[launch.threads + i];
     }
   block_floor = ++latest;
-  for (uint32_t& clock : now) clock = block_floor;
+  for (uint32_t i = 0; i < launch.threads; i++) clock_now[i] = block_floor;
 }
 
 void join_threads(Fiber** who, uint32_t count) {
@@ -283,11 +278,11 @@ void join_threads(Fiber** who, uint32_t count) {
     const uint32_t* other = known_to(who[i]->linear);
     for (uint32_t k = 0; k < width; k++) all[k] = other[k] > all[k] ? other[k] : all[k];
   }
-  for (uint32_t i = 0; i < count; i++) all[who[i]->linear] = now[who[i]->linear];
+  for (uint32_t i = 0; i < count; i++) all[who[i]->linear] = clock_now[who[i]->linear];
   for (uint32_t i = 1; i < count; i++)
     memcpy(known_to(who[i]->linear), all, width * sizeof(uint32_t));
   ++latest;
-  for (uint32_t i = 0; i < count; i++) now[who[i]->linear] = latest;
+  for (uint32_t i = 0; i < count; i++) clock_now[who[i]->linear] = latest;
 }
 
 namespace {
@@ -323,7 +318,7 @@ void sync_release(uint64_t key) {
   if (running_engine)
     engine_now[running_engine->column] = ++latest;
   else
-    now[current->linear] = ++latest;
+    clock_now[current->linear] = ++latest;
 }
 
 void sync_acquire(uint64_t key) {
@@ -349,8 +344,8 @@ void memory_fence() {
   uint32_t*& clocks = fenced[current->linear];
   if (!clocks) clocks = static_cast<uint32_t*>(malloc(width * sizeof(uint32_t)));
   memcpy(clocks, known_to(current->linear), width * sizeof(uint32_t));
-  clocks[current->linear] = now[current->linear];
-  now[current->linear] = ++latest;
+  clocks[current->linear] = clock_now[current->linear];
+  clock_now[current->linear] = ++latest;
 }
 
 void atomic_sync(const void* pointer) {
@@ -369,7 +364,7 @@ void atomic_sync(const void* pointer) {
 void proxy_fence() {
   if (!launch.races || running_engine) return;
   Array<uint32_t>& fences = fence_times[current->linear];
-  uint32_t clock = now[current->linear];
+  uint32_t clock = clock_now[current->linear];
   if (fences.empty() || fences[fences.size - 1] != clock) fences.push(clock);
 }
 
@@ -379,8 +374,8 @@ void engine_snapshot(Engine& engine) {
   engine.column = engine_next++ % engines;
   engine.clocks = static_cast<uint32_t*>(malloc(width * sizeof(uint32_t)));
   memcpy(engine.clocks, known_to(current->linear), width * sizeof(uint32_t));
-  engine.clocks[current->linear] = now[current->linear];
-  now[current->linear] = ++latest;
+  engine.clocks[current->linear] = clock_now[current->linear];
+  clock_now[current->linear] = ++latest;
 }
 
 void engine_begin(Engine& engine) {

@@ -13,7 +13,16 @@
 
 // The kernel text is compiled with -fsanitize=thread in race mode, and so are inline functions of
 // headers: functions that move data on a thread's behalf carry this mark and call the note_ functions.
+#if defined(__SANITIZE_THREAD__)
 #define TG_UNTRACED __attribute__((no_sanitize("thread")))
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TG_UNTRACED __attribute__((no_sanitize("thread")))
+#endif
+#endif
+#if !defined(TG_UNTRACED)
+#define TG_UNTRACED
+#endif
 
 namespace tg {
 

@@ -1,0 +1,15 @@
+"""The emulator: kernel text, unedited, compiled by a host C++ compiler and run on the processor.
+
+Text and arguments flow in; results and findings come out. The kernel runs in a child process under
+a time limit, so that no text can harm or hang the caller.
+"""
+
+from __future__ import annotations
+
+from tilegen.emulator.findings import KINDS, Finding
+from tilegen.emulator.job import Buffer
+from tilegen.emulator.program import Program, compile
+from tilegen.emulator.run import EmulatorRun, run
+from tilegen.emulator.vocabulary import Vocabulary
+
+__all__ = ["KINDS", "Buffer", "EmulatorRun", "Finding", "Program", "Vocabulary", "compile", "run"]
