@@ -7,10 +7,12 @@ from typing import Any
 
 # Each kind in the words that `tilegen emulate` prints beside it.
 KINDS = {
+    "asm-scope": "an asm statement that cannot stand twice in a function",
     "assert": "an assertion of the kernel text failed",
     "async-in-flight": "asynchronous work that nobody waits for",
     "bad-barrier": "a barrier that the hardware does not have",
     "constraint": "an asm statement whose constraints do not fit its instructions",
+    "bad-mbarrier": "an mbarrier that is not there, overwritten, or arrived at too often",
     "crash": "the kernel ended the child process",
     "data-race": "two accesses of which neither is ordered before the other",
     "deadlock": "nobody can go on",
@@ -19,9 +21,11 @@ KINDS = {
     "endless-loop": "a thread that comes neither to a barrier nor to its end",
     "inactive-lane": "a value taken from a lane that takes no part",
     "bad-argument": "an instruction with an operand that it does not take",
+    "missing-clobber": "an asm statement that touches memory and does not say so",
     "misaligned": "an address that is no multiple of the access",
     "missing-proxy-fence": "generic writes read through the async proxy without a fence",
     "never-written": "elements of an output that no thread wrote",
+    "not-volatile": "an asm statement that the compiler may drop",
     "order-dependent": "results that depend on the order in which threads run",
     "out-of-bounds": "an access outside of what the kernel was given",
     "shared-limit": "more shared memory than there is",
@@ -29,6 +33,7 @@ KINDS = {
     "time-limit": "the launch took too long",
     "trap": "the kernel called its trap",
     "unknown-instruction": "an instruction that the emulator does not know",
+    "wrong-space": "an address of another state space",
     "written-twice": "an output element that was written more than once",
 }
 

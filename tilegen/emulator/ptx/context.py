@@ -108,7 +108,7 @@ class Context:
         if isinstance(operand, Immediate):
             return immediate(operand, type_)
         if isinstance(operand, Name) and operand.text == "WARP_SZ":
-            return f"{type_.raw}(tg::launch.warp_size)"
+            return f"{type_.raw}(tg_ptx::launch().warp_size)"
         if isinstance(operand, Name) and operand.text in SPECIAL:
             special, text = SPECIAL[operand.text]
             if not type_.accepts(special, wider=wider):

@@ -6,25 +6,24 @@ from tilegen.emulator.ptx.ptxtypes import TYPES, Type
 
 _U32, _U64 = TYPES["u32"], TYPES["u64"]
 _PLACES = {
-    "tid": "tg::current->index", "ntid": "tg::launch.block",
-    "ctaid": "tg::block_index", "nctaid": "tg::launch.grid",
+    "tid": "tg_ptx::thread().index", "ntid": "tg_ptx::launch().block",
+    "ctaid": "tg_ptx::block()", "nctaid": "tg_ptx::launch().grid",
 }  # fmt: skip
+_LANE = "tg_ptx::thread().lane"
 
 SPECIAL: dict[str, tuple[Type, str]] = {
-    f"%{name}.{axis}": (_U32, f"{place}.{axis}")
-    for name, place in _PLACES.items()
-    for axis in "xyz"
+    f"%{name}.{axis}": (_U32, f"{place}.{axis}") for name, place in _PLACES.items() for axis in "xyz"
 }
 SPECIAL |= {
-    "%laneid": (_U32, "tg::current->lane"),
-    "%warpid": (_U32, "tg::current->warp"),
+    "%laneid": (_U32, _LANE),
+    "%warpid": (_U32, "tg_ptx::thread().warp"),
     "%nwarpid": (_U32, "tg_ptx::warps_of_block()"),
-    "%lanemask_eq": (_U32, "(1u << tg::current->lane)"),
-    "%lanemask_lt": (_U32, "((1u << tg::current->lane) - 1u)"),
-    "%lanemask_le": (_U32, "((2u << tg::current->lane) - 1u)"),
-    "%lanemask_gt": (_U32, "(~0u - ((2u << tg::current->lane) - 1u))"),
-    "%lanemask_ge": (_U32, "(~0u - ((1u << tg::current->lane) - 1u))"),
-    "%dynamic_smem_size": (_U32, "tg::launch.dynamic_shared"),
+    "%lanemask_eq": (_U32, f"(1u << {_LANE})"),
+    "%lanemask_lt": (_U32, f"((1u << {_LANE}) - 1u)"),
+    "%lanemask_le": (_U32, f"((2u << {_LANE}) - 1u)"),
+    "%lanemask_gt": (_U32, f"(~0u - ((2u << {_LANE}) - 1u))"),
+    "%lanemask_ge": (_U32, f"(~0u - ((1u << {_LANE}) - 1u))"),
+    "%dynamic_smem_size": (_U32, "tg_ptx::launch().dynamic_shared"),
     # Blocks run one after another, each a cluster of one.
     "%cluster_ctarank": (_U32, "0u"),
     "%cluster_nctarank": (_U32, "1u"),
@@ -37,5 +36,5 @@ SPECIAL |= {
 for _axis in "xyz":
     SPECIAL[f"%cluster_ctaid.{_axis}"] = (_U32, "0u")
     SPECIAL[f"%cluster_nctaid.{_axis}"] = (_U32, "1u")
-    SPECIAL[f"%clusterid.{_axis}"] = (_U32, f"tg::block_index.{_axis}")
-    SPECIAL[f"%nclusterid.{_axis}"] = (_U32, f"tg::launch.grid.{_axis}")
+    SPECIAL[f"%clusterid.{_axis}"] = (_U32, f"tg_ptx::block().{_axis}")
+    SPECIAL[f"%nclusterid.{_axis}"] = (_U32, f"tg_ptx::launch().grid.{_axis}")

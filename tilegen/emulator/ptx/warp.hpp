@@ -9,7 +9,11 @@ namespace tg_ptx {
 // Where an instruction that the translator does not know would have run.
 [[noreturn]] inline void refuse(const char* message, int line) { tg::fail("unknown-instruction", line, "%s", message); }
 
-inline uint32_t warps_of_block() {
+// What special registers show, read outside of the race detector's sight: it is no memory of theirs.
+TG_UNTRACED inline tg::Thread thread() { return *tg::current; }
+TG_UNTRACED inline tg::Dim3 block() { return tg::block_index; }
+TG_UNTRACED inline tg::Launch launch() { return tg::launch; }
+TG_UNTRACED inline uint32_t warps_of_block() {
   return (tg::launch.threads + tg::launch.warp_size - 1) / tg::launch.warp_size;
 }
 // A clock that only ever goes on: the number of times it has been read.

@@ -63,6 +63,7 @@ struct Warp {
   void* args[max_lanes];
   Rendezvous rendezvous[max_lanes];
   uint32_t waiting;  // entries of rendezvous in use
+  uint32_t after_poll;  // the lane that a poller let run last
 };
 
 extern Array<Fiber> fibers;

@@ -55,6 +55,15 @@ Fiber* pick_lane(const Warp& warp) {
   return warp.lanes[(__builtin_ctzll(turned) + turn) & 63];
 }
 
+// The lane behind the one that ran last for a poller: two pollers of a warp would else only ever pass
+// the turn to each other.
+Fiber* next_lane(Warp& warp) {
+  uint32_t turn = (warp.after_poll + 1) & 63;
+  uint64_t turned = (warp.runnable >> turn) | (turn ? warp.runnable << (64 - turn) : 0);
+  warp.after_poll = (__builtin_ctzll(turned) + turn) & 63;
+  return warp.lanes[warp.after_poll];
+}
+
 Fiber* pick() {
   Warp* warp = first_runnable_warp();
   return warp ? pick_lane(*warp) : nullptr;
@@ -198,7 +207,7 @@ void polled(const char* what, int line) {
   Fiber* next = nullptr;
   for (uint32_t i = 0; i < warps.size && !next; i++) {
     turn = (turn + 1) % warps.size;
-    if (warps[turn].runnable) next = pick_lane(warps[turn]);
+    if (warps[turn].runnable) next = next_lane(warps[turn]);
   }
   fiber->home->runnable |= bit;
   mark(*fiber->home);
