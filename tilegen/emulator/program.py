@@ -62,8 +62,9 @@ class Program:
     def _driver(self) -> str:
         # The text keeps its lines; what comes behind it is a file of its own to the compiler.
         entries = "\n".join(f'    TG_ENTRY("{_quoted(e)}", {e}),' for e in self.entries)
+        ptx = '#include "tg_ptx.hpp"\n' if self._translated != self.text else ""
         return (
-            f'#include "{self.language.header}"\n'
+            f'#include "{self.language.header}"\n{ptx}'
             f'#line 1 "kernel{self.language.suffix}"\n{self._translated}\n'
             '#line 1 "driver"\n#include "tg_entry.hpp"\n'
             f"const tg::Entry tg_entries[] = {{\n{entries}\n}};\n"
