@@ -17,7 +17,7 @@ from tilegen.emulator.vocabulary import Vocabulary
 from tilegen.errors import CompileError, LaunchError
 
 DYNAMIC = "tg_dynamic_shared"
-_DYNAMIC_NAME = re.compile(r"\bextern\b[^;{}()]*(?:\([^)]*\)[^;{}()]*)*?(\w+)\s*\[\s*\]\s*;")
+_DYNAMIC_NAME = re.compile(r"\bextern\b[^;{}()]*(?:\([^)]*\)[^;{}()]*)*?\b(\w+)\s*\[\s*\]\s*;")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 

@@ -3,6 +3,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+
 #define TG_VECTORS(name, type, align1, align2, align4)                                            \
   struct __attribute__((aligned(align1))) name##1 { type x; };                                     \
   struct __attribute__((aligned(align2))) name##2 { type x, y; };                                  \
