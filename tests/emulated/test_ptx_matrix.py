@@ -1,4 +1,4 @@
-"""mma.sync, ldmatrix, stmatrix: every fragment against layouts.json by one-hot probes, and products."""
+"""mma.sync, ldmatrix, stmatrix: every fragment against CuTe's layouts by one-hot probes, and products."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from emulated.test_ptx_memory import clean
 
 from tilegen import emulator
 
-LAYOUTS = json.loads((Path(__file__).parents[1] / "data" / "layouts.json").read_text())["insts"]
+LAYOUTS = json.loads((Path(__file__).parents[1] / "data" / "ptx_layouts.json").read_text())["insts"]
 NUMPY: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,
     "e5m2": ml_dtypes.float8_e5m2, "s8": np.int8, "u8": np.uint8, "f64": np.float64, "f32": np.float32,
     "s32": np.int32,
 }  # fmt: skip
-# m, n, k, D and C, A, B, and the entry of layouts.json that has the same fragments.
+# m, n, k, D and C, A, B, and the entry of ptx_layouts.json that has the same fragments.
 FORMS = [
     (16, 8, 16, "f32", "f16", "f16", "sm_80:m16n8k16_f32_f16"),
     (16, 8, 16, "f16", "f16", "f16", "sm_80:m16n8k16_f16_f16"),
