@@ -67,9 +67,14 @@ def _count(op: Operation) -> tuple[int, str]:
     """Number of matrices and .trans, of ldmatrix and stmatrix."""
     op.need("sync")
     op.need("aligned")
-    op.need("m8n8")
-    count = int(op.need("x1", "x2", "x4")[1:])
-    transposed = op.flag("trans")
+    # ptxas takes these three in any order, and kernels make use of it.
+    words: list[str] = []
+    while word := op.take("m8n8", "x1", "x2", "x4", "trans"):
+        words.append(word)
+    counts = [w for w in words if w in ("x1", "x2", "x4")]
+    if "m8n8" not in words or len(counts) != 1 or len(set(words)) != len(words):
+        op.unknown("one .m8n8 and one of .x1 .x2 .x4 are expected")
+    count, transposed = int(counts[0][1:]), str("trans" in words).lower()
     op.take("shared", "shared::cta")
     op.need("b16")
     return count, transposed

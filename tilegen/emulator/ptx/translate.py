@@ -19,6 +19,7 @@ from tilegen.emulator.ptx.findings import (
     CLOBBER,
     CONSTRAINT,
     SCOPE,
+    UNKNOWN,
     VOLATILE,
     Finding,
     Refused,
@@ -213,8 +214,9 @@ class _Writer:
     def _judge(self) -> None:
         """What only the whole statement shows."""
         statement, context = self._statement, self._context
+        refused = any(f.kind == UNKNOWN for f in context.findings)
         for register in self._registers.operands:
-            if register.mode == "=" and not register.written:
+            if register.mode == "=" and not register.written and not refused:
                 text = f'{register.shown} is an output, "=", that nothing writes'
                 context.note(register.line, CONSTRAINT, text)
         if context.touches_memory and "memory" not in statement.clobbers:
