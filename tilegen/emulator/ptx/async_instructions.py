@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilegen.emulator.ptx.bulk_instructions import bulk
 from tilegen.emulator.ptx.findings import CONSTRAINT
 from tilegen.emulator.ptx.operation import Handler, Operation
 from tilegen.emulator.ptx.parser import Address, Immediate, Name, Operand
@@ -10,11 +11,11 @@ _SHARED = ("shared", "shared::cta", "shared::cluster")
 
 
 def cp(op: Operation) -> str:
-    """cp.async; the bulk forms are elsewhere."""
+    """cp.async."""
     op.need("async")
-    if op.peek() in ("bulk", "reduce"):
-        op.unknown("")
     op.touches_memory()
+    if op.peek() == "bulk":
+        return bulk(op)
     if op.take("commit_group"):
         op.operands(0)
         return "tg::async_commit_group();"

@@ -26,6 +26,8 @@ class Register:
     line : int
     read, written : bool
         Whether any instruction does.
+    in_place : bool
+        An output that is changed where it lies, later, by what an instruction has started.
     """
 
     type: Type
@@ -35,6 +37,7 @@ class Register:
     line: int
     read: bool = False
     written: bool = False
+    in_place: bool = False
     noted: set[str] = field(default_factory=set)
 
 

@@ -12,7 +12,9 @@ _PLACES = {
 _LANE = "tg_ptx::thread().lane"
 
 SPECIAL: dict[str, tuple[Type, str]] = {
-    f"%{name}.{axis}": (_U32, f"{place}.{axis}") for name, place in _PLACES.items() for axis in "xyz"
+    f"%{name}.{axis}": (_U32, f"{place}.{axis}")
+    for name, place in _PLACES.items()
+    for axis in "xyz"
 }
 SPECIAL |= {
     "%laneid": (_U32, _LANE),

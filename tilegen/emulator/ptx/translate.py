@@ -13,6 +13,7 @@ from tilegen.emulator.ptx import (
     memory_access,
     movement,
     warp_instructions,
+    wgmma_instructions,
 )
 from tilegen.emulator.ptx.context import Context
 from tilegen.emulator.ptx.findings import (
@@ -140,6 +141,9 @@ class _Writer:
                 out.append(f"auto {name} = tg_ptx::take<'{operand.constraint}'>({expression});")
             else:
                 out.append(f"auto& {name}_to = ({expression});")
+                if register.in_place:
+                    out.append(f"tg_ptx::stays<'{operand.constraint}'>({name}_to);")
+                    continue
                 start = f"tg_ptx::take<'{operand.constraint}'>({name}_to)"
                 # What an output holds before it is written is nobody's business: poison.
                 out.append(f"auto {name} = {start};" if register.mode == "+"
@@ -152,7 +156,7 @@ class _Writer:
         return [
             f"tg_ptx::give<'{operand.constraint}'>(tg_o{n}_to, tg_o{n});"
             for n, operand in enumerate(self._statement.operands)
-            if operand.mode
+            if operand.mode and not self._registers.operands[n].in_place
         ]
 
     def _written(self, node: Node) -> str:

@@ -152,4 +152,10 @@ inline void give(T& operand, Raw raw) {
   operand = bit_cast<typename Plain<T>::Type>(raw);
 }
 
+// The check alone, of an operand that is changed where it lies.
+template <char letter, class T>
+inline void stays(T&) {
+  static_assert(check_operand<letter, T>(), "");
+}
+
 }  // namespace tg_ptx
