@@ -28,7 +28,7 @@ MOST_DIMENSIONS = 8
 _JOB = struct.Struct("<2I 3I 3I 3I I 2I 2I Q")
 _ARGUMENT = struct.Struct("<2I q d 2Q Q 2I 2I 8q 8q")
 _RESULT = struct.Struct("<2I 7Q d")
-_FINDING = struct.Struct("<32s i I 3I I I I I I Q 512s")
+_FINDING = struct.Struct("<32s 2i I 3I 4I 2Q 512s")
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class RawFinding:
-    """A finding as the child tells it; ``address`` stands for a line that is not yet known."""
+    """A finding as the child tells it; an address stands for a line that is not yet known."""
 
     kind: str
     message: str
     line: int
     address: int
+    other_line: int
+    other_address: int
     block: tuple[int, int, int] | None
     thread: int
     warp: int
@@ -240,12 +242,11 @@ def _wrapped(value: int) -> int:
 
 
 def _finding(record: bytes) -> RawFinding:
-    kind, line, count, x, y, z, thread, warp, lane, known, _, address, message = _FINDING.unpack(
-        record
-    )
+    (kind, line, other_line, count, x, y, z, thread, warp, lane, known, address, other_address,
+     message) = _FINDING.unpack(record)  # fmt: skip
     return RawFinding(
         kind=_text(kind), message=_text(message), line=line, address=address,
-        block=(x, y, z) if known else None, thread=thread, warp=warp, lane=lane, count=count,
+        other_line=other_line, other_address=other_address, block=(x, y, z) if known else None, thread=thread, warp=warp, lane=lane, count=count,
     )  # fmt: skip
 
 

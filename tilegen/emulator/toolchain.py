@@ -53,14 +53,14 @@ class HostCompiler:
         flags = [
             "-x", "c++", "-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
             "-fno-pie", "-fno-strict-aliasing", "-fno-stack-protector",
-            "-fno-asynchronous-unwind-tables",
+            "-fno-asynchronous-unwind-tables", "-fstack-clash-protection",
             *_machine_flags(),
         ]  # fmt: skip
         if self.family == "gcc":
             # An `extern thread_local` has no initialiser that it would have to call first.
             flags.append("-fno-extern-tls-init")
         if self.family == "zig":
-            flags += ["-fno-sanitize=undefined", "-fno-sanitize=all"][:1]
+            flags.append("-fno-sanitize=undefined")
         return tuple(flags)
 
     @property
@@ -71,7 +71,7 @@ class HostCompiler:
             if self.family == "gcc"
             else ("-mllvm", "-tsan-instrument-func-entry-exit=0")
         )
-        return ("-fsanitize=thread", *quiet)
+        return ("-fsanitize=thread", "-fsanitize=alignment", *quiet)
 
     @property
     def link_flags(self) -> tuple[str, ...]:
