@@ -145,7 +145,7 @@ def compile(
     names = (entries,) if isinstance(entries, str) else tuple(entries)
     if not names:
         raise LaunchError("no entry is named: which kernel of the text is to run?")
-    translated, findings = text, ()
+    translated, findings = text, tuple[Finding, ...]()
     if known.inline_ptx and re.search(r"\b(asm|__asm__|__asm)\b", text):
         translated, findings = _translate(text)
     return Program(text, names, known, findings, 0.0, tuple(defines), translated)

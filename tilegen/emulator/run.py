@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -210,14 +209,15 @@ def _located(found: Sequence[RawFinding], executable: Path, program: Program) ->
     # A return address belongs to the instruction before it.
     addresses = {a - 1 for f in found for a in (f.address, f.other_address) if a}
     lines = lines_of(executable, addresses, f"kernel{program.language.suffix}")
-    out = []
+    out: list[Finding] = []
     for f in found:
         if f.kind == "bad-argument" and not f.line and f.block is None:
             raise LaunchError(f.message)
-        who = (f.thread, f.warp, f.lane) if f.block is not None else (None, None, None)
         line = f.line or lines.get(f.address - 1)
         other = f.other_line or lines.get(f.other_address - 1)
-        told = Finding(f.kind, f.message, line, f.block, *who, other_line=other, count=f.count)
+        told = Finding(f.kind, f.message, line, other_line=other, count=f.count)
+        if f.block is not None:
+            told = replace(told, block=f.block, thread=f.thread, warp=f.warp, lane=f.lane)
         # One line of the text may be several places in the program.
         same = [i for i, o in enumerate(out) if _place(o) == _place(told)]
         if same:

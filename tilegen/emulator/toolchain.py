@@ -104,7 +104,9 @@ def _candidates() -> list[tuple[str, ...]]:
     named = os.environ.get(COMPILER_VARIABLE)
     if named:
         return [tuple(named.split())]
-    found = [(path,) for name in ("g++", "clang++") if (path := shutil.which(name))]
+    found: list[tuple[str, ...]] = [
+        (path,) for name in ("g++", "clang++") if (path := shutil.which(name))
+    ]
     spec = find_spec("ziglang")
     if spec is not None and spec.origin is not None:
         zig = Path(spec.origin).parent / ("zig.exe" if os.name == "nt" else "zig")
