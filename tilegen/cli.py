@@ -31,6 +31,7 @@ from tilegen.build import (
     write_atomically,
 )
 from tilegen.build import compile as compile_source
+from tilegen.emulator.command import emulate
 from tilegen.errors import (
     BackendError,
     CompileError,
@@ -60,6 +61,7 @@ app = typer.Typer(
 )
 cache_app = typer.Typer(rich_markup_mode=None, help="The disk cache of compiled kernels.")
 app.add_typer(cache_app, name="cache")
+app.command()(emulate)
 
 Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="A .toml or .json spec.")]
 BackendName = Annotated[str, typer.Option("--backend", "-b", help="See 'tilegen targets'.")]

@@ -16,6 +16,7 @@ KINDS = {
     "crash": "the kernel ended the child process",
     "data-race": "two accesses of which neither is ordered before the other",
     "deadlock": "nobody can go on",
+    "division-by-zero": "an integer division by zero",
     "divergent-barrier": "a barrier that not all threads come to together",
     "divergent-collective": "a warp instruction that not all its lanes come to together",
     "endless-loop": "a thread that comes neither to a barrier nor to its end",
@@ -52,6 +53,8 @@ class Finding:
     block, thread : tuple of int, int, or None
         Where it was first seen: block index (x, y, z) and the thread's number in its block.
     warp, lane : int or None
+    other_line : int or None
+        Of a race: where the other access stands.
     count : int
         How often the same kind was seen at the same line in one run.
     runs : tuple of str
@@ -65,6 +68,7 @@ class Finding:
     thread: int | None = None
     warp: int | None = None
     lane: int | None = None
+    other_line: int | None = None
     count: int = 1
     runs: tuple[str, ...] = ()
 
@@ -73,9 +77,10 @@ class Finding:
         who = ""
         if self.block is not None:
             who = f" [block {self.block}, thread {self.thread}, warp {self.warp}, lane {self.lane}]"
+        other = f" at line {self.other_line}" if self.other_line is not None else ""
         times = f" ({self.count} times)" if self.count > 1 else ""
         runs = f" ({', '.join(self.runs)})" if self.runs else ""
-        return f"{where}{self.kind}: {self.message}{who}{times}{runs}"
+        return f"{where}{self.kind}: {self.message}{other}{who}{times}{runs}"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able data."""

@@ -28,7 +28,7 @@ MOST_DIMENSIONS = 8
 _JOB = struct.Struct("<2I 3I 3I 3I I 2I 2I Q")
 _ARGUMENT = struct.Struct("<2I q d 2Q Q 2I 2I 8q 8q")
 _RESULT = struct.Struct("<2I 7Q d")
-_FINDING = struct.Struct("<32s i I 3I I I I I I Q 512s")
+_FINDING = struct.Struct("<32s 2i I 3I 4I 2Q 512s")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ class Buffer:
         if self.align < 1 or self.align & (self.align - 1) or self.align > 4096:
             raise LaunchError(f"align {self.align} is no power of two from 1 to 4096")
         if self.array.ndim > MOST_DIMENSIONS:
-            raise LaunchError(f"an array of {self.array.ndim} dimensions; {MOST_DIMENSIONS} is most")
+            raise LaunchError(
+                f"an array of {self.array.ndim} dimensions; {MOST_DIMENSIONS} is most"
+            )
 
 
 Argument = Buffer | npt.NDArray[Any] | int | float | np.generic | bytes
@@ -76,12 +78,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class RawFinding:
-    """A finding as the child tells it; ``address`` stands for a line that is not yet known."""
+    """A finding as the child tells it; an address stands for a line that is not yet known."""
 
     kind: str
     message: str
     line: int
     address: int
+    other_line: int
+    other_address: int
     block: tuple[int, int, int] | None
     thread: int
     warp: int
@@ -104,11 +108,13 @@ class JobFile:
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
-        self.spans: dict[int, tuple[int, int, int]] = {}  # argument: place in the file, bytes, origin
+        self.spans: dict[
+            int, tuple[int, int, int]
+        ] = {}  # argument: place in the file, bytes, origin
         self.results = 0
         shared = Path("/dev/shm")
         place = str(shared) if os.access(shared, os.W_OK) else None
-        self.file: BinaryIO = cast(BinaryIO, tempfile.TemporaryFile(dir=place))
+        self.file: BinaryIO = cast(BinaryIO, tempfile.TemporaryFile(dir=place))  # noqa: SIM115
         try:
             self._write()
         except BaseException:
@@ -225,7 +231,9 @@ def _record(argument: Argument, flags: int, place: int, alias: int) -> bytes:
     elif isinstance(given, (bytes, np.generic)):
         size = len(_payload(given))
     else:
-        raise LaunchError(f"an argument of type {type(given).__name__}; arrays and numbers are known")
+        raise LaunchError(
+            f"an argument of type {type(given).__name__}; arrays and numbers are known"
+        )
     fill = (0,) * (MOST_DIMENSIONS - len(shape))
     return _ARGUMENT.pack(
         kind, flags, integer, real, place, size, origin, align, item, len(shape), alias,
@@ -240,11 +248,11 @@ def _wrapped(value: int) -> int:
 
 
 def _finding(record: bytes) -> RawFinding:
-    kind, line, count, x, y, z, thread, warp, lane, known, _, address, message = _FINDING.unpack(
-        record
-    )
+    (kind, line, other_line, count, x, y, z, thread, warp, lane, known, address, other_address,
+     message) = _FINDING.unpack(record)  # fmt: skip
     return RawFinding(
         kind=_text(kind), message=_text(message), line=line, address=address,
+        other_line=other_line, other_address=other_address,
         block=(x, y, z) if known else None, thread=thread, warp=warp, lane=lane, count=count,
     )  # fmt: skip
 

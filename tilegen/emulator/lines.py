@@ -6,8 +6,6 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from pathlib import Path
 
-from elftools.elf.elffile import ELFFile
-
 
 def lines_of(program: Path, addresses: Iterable[int], source: str) -> dict[int, int]:
     """The line of ``source`` that each code address comes from; other files' lines are left out."""
@@ -26,6 +24,8 @@ def lines_of(program: Path, addresses: Iterable[int], source: str) -> dict[int, 
 
 def _rows(program: Path, source: str) -> list[tuple[int, int]]:
     # Each row is where a run of code begins and its line; 0 where it is another file's or none.
+    from elftools.elf.elffile import ELFFile  # late: only findings need it
+
     rows: list[tuple[int, int]] = []
     with program.open("rb") as file:
         dwarf = ELFFile(file).get_dwarf_info()

@@ -16,7 +16,6 @@ from tilegen.emulator.findings import Finding
 from tilegen.emulator.vocabulary import Vocabulary
 from tilegen.errors import CompileError, LaunchError
 
-DYNAMIC = "tg_dynamic_shared"
 _DYNAMIC_NAME = re.compile(r"\bextern\b[^;{}()]*(?:\([^)]*\)[^;{}()]*)*?\b(\w+)\s*\[\s*\]\s*;")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
@@ -52,7 +51,7 @@ class Program:
         start = time.perf_counter()
         if missing:
             compiler = toolchain.host_compiler()
-            objects = toolchain.runtime_objects(compiler)
+            objects = toolchain.runtime_objects(compiler, self._dynamic_names())
             with ThreadPoolExecutor(len(missing)) as pool:
                 made = pool.map(lambda races: self._build(compiler, objects, races), missing)
                 self._built.update(zip(missing, made, strict=True))
@@ -99,9 +98,12 @@ class Program:
             source.write_text(driver, encoding="utf-8")
             kernel = f"the {self.language.name} text"
             toolchain.call(compiler, [*flags, "-c", str(source), "-o", str(built)], kernel)
-            names = [f"-Wl,--defsym={name}={DYNAMIC}" for name in self._dynamic_names()]
-            order = [objects[0], built, *objects[1:]]
-            link = [*map(str, order), *names, *compiler.link_flags]
+            named = []
+            for i, part in enumerate(objects):
+                # Zig goes by the ending of a name, which the cache's files do not have.
+                named.append(Path(folder) / f"runtime{i}.o")
+                named[-1].symlink_to(part)
+            link = [*map(str, [named[0], built, *named[1:]]), *compiler.link_flags]
             toolchain.make(path, link, compiler, kernel)
         return path
 
@@ -145,7 +147,7 @@ def compile(
     names = (entries,) if isinstance(entries, str) else tuple(entries)
     if not names:
         raise LaunchError("no entry is named: which kernel of the text is to run?")
-    translated, findings = text, ()
+    translated, findings = text, tuple[Finding, ...]()
     if known.inline_ptx and re.search(r"\b(asm|__asm__|__asm)\b", text):
         translated, findings = _translate(text)
     return Program(text, names, known, findings, 0.0, tuple(defines), translated)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -208,16 +207,28 @@ def _ended(status: int, output: str) -> str:
 
 def _located(found: Sequence[RawFinding], executable: Path, program: Program) -> list[Finding]:
     # A return address belongs to the instruction before it.
-    addresses = [f.address - 1 for f in found if not f.line and f.address]
-    lines = lines_of(executable, addresses, f"kernel{program.language.suffix}") if addresses else {}
-    out = []
+    addresses = {a - 1 for f in found for a in (f.address, f.other_address) if a}
+    lines = lines_of(executable, addresses, f"kernel{program.language.suffix}")
+    out: list[Finding] = []
     for f in found:
         if f.kind == "bad-argument" and not f.line and f.block is None:
             raise LaunchError(f.message)
-        who = (f.thread, f.warp, f.lane) if f.block is not None else (None, None, None)
         line = f.line or lines.get(f.address - 1)
-        out.append(Finding(f.kind, f.message, line, f.block, *who, count=f.count))
+        other = f.other_line or lines.get(f.other_address - 1)
+        told = Finding(f.kind, f.message, line, other_line=other, count=f.count)
+        if f.block is not None:
+            told = replace(told, block=f.block, thread=f.thread, warp=f.warp, lane=f.lane)
+        # One line of the text may be several places in the program.
+        same = [i for i, o in enumerate(out) if _place(o) == _place(told)]
+        if same:
+            out[same[0]] = replace(out[same[0]], count=out[same[0]].count + told.count)
+        else:
+            out.append(told)
     return out
+
+
+def _place(finding: Finding) -> tuple[str, int | None, int | None]:
+    return finding.kind, finding.line, finding.other_line
 
 
 @dataclass
@@ -244,7 +255,7 @@ class _Gathered:
 
     def _add_finding(self, name: str, finding: Finding) -> None:
         for i, known in enumerate(self.findings):
-            if (known.kind, known.line) == (finding.kind, finding.line):
+            if _place(known) == _place(finding):
                 self.findings[i] = replace(known, runs=tuple(dict.fromkeys((*known.runs, name))))
                 return
         self.findings.append(replace(finding, runs=(name,)))

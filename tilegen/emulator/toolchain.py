@@ -53,14 +53,16 @@ class HostCompiler:
         flags = [
             "-x", "c++", "-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
             "-fno-pie", "-fno-strict-aliasing", "-fno-stack-protector",
-            "-fno-asynchronous-unwind-tables",
-            *_machine_flags(),
+            "-fno-asynchronous-unwind-tables", "-fstack-clash-protection",
         ]  # fmt: skip
         if self.family == "gcc":
             # An `extern thread_local` has no initialiser that it would have to call first.
             flags.append("-fno-extern-tls-init")
         if self.family == "zig":
-            flags += ["-fno-sanitize=undefined", "-fno-sanitize=all"][:1]
+            flags.append("-fno-sanitize=undefined")
+        if _is_v3():
+            # With FMA and F16C kernels run several times faster. Zig has names of its own.
+            flags.append("-march=x86_64_v3" if self.family == "zig" else "-march=x86-64-v3")
         return tuple(flags)
 
     @property
@@ -71,7 +73,7 @@ class HostCompiler:
             if self.family == "gcc"
             else ("-mllvm", "-tsan-instrument-func-entry-exit=0")
         )
-        return ("-fsanitize=thread", *quiet)
+        return ("-fsanitize=thread", "-fsanitize=alignment", *quiet)
 
     @property
     def link_flags(self) -> tuple[str, ...]:
@@ -81,15 +83,14 @@ class HostCompiler:
 
 
 @cache
-def _machine_flags() -> tuple[str, ...]:
-    # With FMA and F16C the kernels run several times faster; every x86-64-v3 machine has them.
+def _is_v3() -> bool:
     if platform.machine() not in ("x86_64", "AMD64"):
-        return ()
-    with suppress(OSError):
+        return False
+    try:
         words = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
-        if {"avx2", "fma", "f16c", "bmi2", "movbe"} <= words:
-            return ("-march=x86-64-v3",)
-    return ()
+    except OSError:
+        return False
+    return {"avx2", "fma", "f16c", "bmi2", "movbe"} <= words
 
 
 def _version(command: Sequence[str]) -> str | None:
@@ -104,7 +105,9 @@ def _candidates() -> list[tuple[str, ...]]:
     named = os.environ.get(COMPILER_VARIABLE)
     if named:
         return [tuple(named.split())]
-    found = [(path,) for name in ("g++", "clang++") if (path := shutil.which(name))]
+    found: list[tuple[str, ...]] = [
+        (path,) for name in ("g++", "clang++") if (path := shutil.which(name))
+    ]
     spec = find_spec("ziglang")
     if spec is not None and spec.origin is not None:
         zig = Path(spec.origin).parent / ("zig.exe" if os.name == "nt" else "zig")
@@ -203,18 +206,21 @@ def runtime_digest() -> str:
     return _digest()
 
 
-def runtime_objects(compiler: HostCompiler) -> list[Path]:
+def runtime_objects(compiler: HostCompiler, dynamic_names: Sequence[str] = ()) -> list[Path]:
     """The runtime's object files in the order of linking, built if they are not in the cache.
 
-    The kernel's own object belongs behind the first.
+    The kernel's own object belongs behind the first. ``dynamic_names`` are what the kernel text calls
+    its dynamic shared memory.
     """
     sources = [f for folder in (RUNTIME, PTX) for f in sorted(folder.glob("*.cpp"))]
     sources.sort(key=lambda f: (f.stem != FIRST, f.stem == LAST))
     flags = [*compiler.compile_flags, "-O2", "-w", f"-I{RUNTIME}", f"-I{PTX}"]
+    labels = "".join(f".globl {n}\\n.type {n}, @object\\n{n}:\\n" for n in dynamic_names)
     objects = []
     for source in sources:
-        path = place_of("emulator", compiler.version, _digest(), source.name, *flags)
+        more = [f'-DTG_DYNAMIC_NAMES="{labels}"'] if source.stem == LAST else []
+        path = place_of("emulator", compiler.version, _digest(), source.name, *flags, *more)
         if not path.exists():
-            make(path, [*flags, "-c", str(source)], compiler, source.name)
+            make(path, [*flags, *more, "-c", str(source)], compiler, source.name)
         objects.append(path)
     return objects

@@ -1,5 +1,5 @@
-// The dynamic part of the shared window. It is linked last, so that it ends the thread-local segment;
-// the linker gives it the names that the kernel text declares as `extern __shared__`.
+// The dynamic part of the shared window. It is linked last, so that it ends the thread-local segment.
+// TG_DYNAMIC_NAMES labels it with the names that the kernel text declares as `extern __shared__`.
 #include "tg_internal.hpp"
 
 asm(R"(
@@ -8,6 +8,7 @@ asm(R"(
 .globl tg_dynamic_shared
 .type tg_dynamic_shared, @object
 tg_dynamic_shared:
+)" TG_DYNAMIC_NAMES R"(
 .zero 232448
 .size tg_dynamic_shared, 232448
 .previous

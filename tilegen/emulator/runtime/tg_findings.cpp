@@ -8,7 +8,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "tg_internal.hpp"
+#include "tg_races.hpp"
 
 namespace tg {
 
@@ -23,18 +23,31 @@ constexpr uint32_t most_findings = 64;
 Finding findings[most_findings];
 uint32_t finding_count;
 
-void record(const char* kind, int line, const void* pc, const char* format, va_list values) {
-  uint64_t address = reinterpret_cast<uintptr_t>(pc);
-  for (uint32_t i = 0; i < finding_count; i++)
-    if (findings[i].line == line && findings[i].pc == address && !strcmp(findings[i].kind, kind)) {
-      findings[i].count++;
+struct Where {
+  int line;
+  uint64_t pc;
+};
+Where where_is(uint32_t site) {
+  if (site & site_is_line) return {int(site & ~site_is_line), 0};
+  return {0, site};
+}
+
+void record(const char* kind, Where at, Where other, const char* format, va_list values) {
+  for (uint32_t i = 0; i < finding_count; i++) {
+    Finding& known = findings[i];
+    if (known.line == at.line && known.pc == at.pc && known.other_line == other.line &&
+        known.other_pc == other.pc && !strcmp(known.kind, kind)) {
+      known.count++;
       return;
     }
+  }
   if (finding_count == most_findings) return;
   Finding& found = findings[finding_count++];
   snprintf(found.kind, sizeof found.kind, "%s", kind);
-  found.line = line;
-  found.pc = address;
+  found.line = at.line;
+  found.pc = at.pc;
+  found.other_line = other.line;
+  found.other_pc = other.pc;
   found.count = 1;
   if (current) {
     found.has_thread = 1;
@@ -69,7 +82,7 @@ void on_fault(int number, siginfo_t* info, void* context) {
   char where[128];
   signal(number, SIG_DFL);  // a fault while this one is told ends the process
   if (number == SIGSEGV || number == SIGBUS) {
-    if (in_stacks(info->si_addr))
+    if (near_stacks(info->si_addr))
       fail_at("stack-overflow", 0, pc, "the thread's local variables need more than its stack");
     // The processor gives no address for some faults of vector instructions: they are misaligned.
     if (address == 0 && info->si_code == SI_KERNEL)
@@ -77,6 +90,7 @@ void on_fault(int number, siginfo_t* info, void* context) {
     explain_address(address, where, sizeof where);
     fail_at("out-of-bounds", 0, pc, "access at %s", where);
   }
+  if (number == SIGFPE) fail_at("division-by-zero", 0, pc, "an integer is divided by zero");
   fail_at("crash", 0, pc, "the kernel text ended by signal %d", number);
 }
 
@@ -100,14 +114,21 @@ void on_tick(int, siginfo_t*, void* context) {
 void report_at(const char* kind, int line, const void* pc, const char* format, ...) {
   va_list values;
   va_start(values, format);
-  record(kind, line, pc, format, values);
+  record(kind, {line, reinterpret_cast<uintptr_t>(pc)}, {0, 0}, format, values);
+  va_end(values);
+}
+
+void report_pair(const char* kind, uint32_t site, uint32_t other, const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  record(kind, where_is(site), where_is(other), format, values);
   va_end(values);
 }
 
 void fail_at(const char* kind, int line, const void* pc, const char* format, ...) {
   va_list values;
   va_start(values, format);
-  record(kind, line, pc, format, values);
+  record(kind, {line, reinterpret_cast<uintptr_t>(pc)}, {0, 0}, format, values);
   va_end(values);
   finish();
 }
@@ -115,14 +136,14 @@ void fail_at(const char* kind, int line, const void* pc, const char* format, ...
 void report(const char* kind, int line, const char* format, ...) {
   va_list values;
   va_start(values, format);
-  record(kind, line, nullptr, format, values);
+  record(kind, {line, 0}, {0, 0}, format, values);
   va_end(values);
 }
 
 void fail(const char* kind, int line, const char* format, ...) {
   va_list values;
   va_start(values, format);
-  record(kind, line, nullptr, format, values);
+  record(kind, {line, 0}, {0, 0}, format, values);
   va_end(values);
   finish();
 }

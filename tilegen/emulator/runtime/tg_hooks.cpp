@@ -55,7 +55,7 @@ void access_global(const Place& at, uint32_t bytes, Touch how) {
   size_t from = offset + reinterpret_cast<uintptr_t>(buffer->start) % 4;
   Shadow* words = buffer->shadows->words + from / 4;
   if (how == Touch::read && from % 4 == 0 && bytes == 4 && current == &fibers[current->linear] &&
-      touch_settled(*words, false))
+      touch_settled(*words, false, site_of(at.line, at.pc)))
     return;
   touch(*buffer->shadows, at, from, bytes, how);
 }
@@ -96,7 +96,7 @@ inline void hook(void* p, Touch how, const void* pc) {
       offset + bytes <= shared_size) {
     Shadow* words = shared_shadows.words + offset / 4;
     uint32_t n = 0;
-    while (n < bytes / 4 && touch_settled(words[n], how == Touch::write)) n++;
+    while (n < bytes / 4 && touch_settled(words[n], how == Touch::write, site_of(0, pc))) n++;
     if (n == bytes / 4) return;
     // What has been noted of the first words is noted again, which changes nothing.
   }
@@ -158,6 +158,21 @@ void* __tsan_memmove(void* to, const void* from, size_t n) {
 void* __tsan_memset(void* to, int value, size_t n) {
   tg::hook_range(to, n, tg::Touch::write, TG_PC);
   return memset(to, value, n);
+}
+// -fsanitize=alignment: the compiler checks each typed access before it is split into smaller ones.
+struct tg_type_mismatch {
+  const char* file;
+  uint32_t line, column;
+  const void* type;
+  uint8_t log_alignment, kind;
+};
+void __ubsan_handle_type_mismatch_v1(const tg_type_mismatch* about, uintptr_t address) {
+  if (!tg::current) return;
+  char where[128];
+  tg::explain_address(address, where, sizeof where);
+  bool in_text = strstr(about->file, "kernel.") != nullptr;
+  tg::fail_at("misaligned", in_text ? int(about->line) : 0, TG_PC, "access at %s, no multiple of %u",
+              where, 1u << about->log_alignment);
 }
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}

@@ -129,6 +129,7 @@ inline bool in_shared(const void* p) {
 }
 Buffer* find_buffer(const void* p);
 bool in_stacks(const void* p);
+bool near_stacks(const void* p);
 bool in_image(const void* p);
 
 // ---- tg_races.cpp
@@ -151,6 +152,9 @@ extern uint32_t race_count;
 void report_at(const char* kind, int line, const void* pc, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
 [[noreturn]] void fail_at(const char* kind, int line, const void* pc, const char* format, ...)
+    __attribute__((format(printf, 4, 5)));
+// A fault of two accesses, each a site of tg_races.hpp.
+void report_pair(const char* kind, uint32_t site, uint32_t other, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
 [[noreturn]] void finish();
 void watch_signals();

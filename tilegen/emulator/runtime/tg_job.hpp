@@ -41,9 +41,9 @@ struct Result {
 // Result is followed by this many of these.
 struct Finding {
   char kind[32];
-  int32_t line;
-  uint32_t count, block[3], thread, warp, lane, has_thread, unused;
-  uint64_t pc;  // where line is 0: an address in the program
+  int32_t line, other_line;
+  uint32_t count, block[3], thread, warp, lane, has_thread;
+  uint64_t pc, other_pc;  // where the line is 0: an address in the program
   char message[512];
 };
 

@@ -89,7 +89,7 @@ bool ordered(uint32_t who, uint32_t clock, uint32_t me) {
   return actor_knows()[who] >= clock;
 }
 
-void tell(const Place& at, const char* what, uint32_t other, uint32_t clock) {
+void tell(const Place& at, const char* what, uint32_t other, uint32_t clock, uint32_t site) {
   race_count++;
   char where[128], who[64];
   explain_address(reinterpret_cast<uintptr_t>(at.pointer), where, sizeof where);
@@ -99,7 +99,8 @@ void tell(const Place& at, const char* what, uint32_t other, uint32_t clock) {
     snprintf(who, sizeof who, "an asynchronous copy");
   else
     snprintf(who, sizeof who, "thread %u", other);
-  report_at("data-race", at.line, at.pc, "%s at %s; the other is %s", what, where, who);
+  report_pair("data-race", site_of(at.line, at.pc), site, "%s at %s; the other is %s", what, where,
+              who);
 }
 
 void check_write_before(const Shadow& s, const Place& at, Touch touch, uint32_t me) {
@@ -108,9 +109,10 @@ void check_write_before(const Shadow& s, const Place& at, Touch touch, uint32_t 
   if ((s.flags & Shadow::pending) && touch != Touch::pending)
     tell(at, is_write(touch) ? "write into the destination of a copy in flight"
                              : "read of the destination of a copy in flight",
-         s.writer, s.write_clock);
+         s.writer, s.write_clock, s.write_site);
   else if (!ordered(s.writer, s.write_clock, me) && !(mine_atomic && (s.flags & Shadow::atomic)))
-    tell(at, is_write(touch) ? "write after write" : "read after write", s.writer, s.write_clock);
+    tell(at, is_write(touch) ? "write after write" : "read after write", s.writer, s.write_clock,
+         s.write_site);
 }
 
 void touch_entry(Shadow& s, const Place& at, Touch touch, Actor me) {
@@ -122,15 +124,17 @@ void touch_entry(Shadow& s, const Place& at, Touch touch, Actor me) {
     // the later of two ordered reads is ordered after both.
     int slot = !s.read_clock[0] || ordered(s.reader[0], s.read_clock[0], me.id) ? 0 : 1;
     s.read_clock[slot] = me.clock;
+    s.read_site[slot] = site_of(at.line, at.pc);
     s.reader[slot] = uint16_t(me.id);
     return;
   }
   check_write_before(s, at, touch, me.id);
   for (int i = 0; i < 2; i++)
     if (s.read_clock[i] && !ordered(s.reader[i], s.read_clock[i], me.id))
-      tell(at, "write after read", s.reader[i], s.read_clock[i]);
+      tell(at, "write after read", s.reader[i], s.read_clock[i], s.read_site[i]);
   s.read_clock[0] = s.read_clock[1] = 0;
   s.write_clock = me.clock;
+  s.write_site = site_of(at.line, at.pc);
   s.writer = uint16_t(me.id);
   uint16_t how = touch == Touch::pending  ? Shadow::pending
                  : touch == Touch::atomic ? Shadow::generic | Shadow::atomic

@@ -11,6 +11,7 @@ struct Shadow {
   enum : uint16_t { pending = 1, generic = 2, atomic = 4, split = 8, engine = 16 };
   uint32_t write_clock;    // 0: never written
   uint32_t read_clock[2];  // 0: no such reader since the write
+  uint32_t write_site, read_site[2];
   uint16_t writer, reader[2], flags;
 };
 
@@ -31,6 +32,13 @@ struct Place {
   const void* pc;
 };
 
+// A place in the text as 32 bits: a line with the top bit set, or an address in the program, which is
+// linked to lie low.
+constexpr uint32_t site_is_line = 1u << 31;
+inline uint32_t site_of(int line, const void* pc) {
+  return line ? uint32_t(line) | site_is_line : uint32_t(reinterpret_cast<uintptr_t>(pc));
+}
+
 // Clocks count over the whole launch. `block_begin` is when this block began, `block_floor` when all
 // its threads last met at a barrier.
 extern uint32_t block_begin, block_floor;
@@ -44,7 +52,7 @@ inline bool settled(uint32_t clock) {
 
 // The frequent case: nobody has done anything to the word since the last barrier but read it. False: it
 // is another case, and nothing has been noted.
-inline bool touch_settled(Shadow& s, bool write) {
+inline bool touch_settled(Shadow& s, bool write, uint32_t site) {
   constexpr uint16_t special = Shadow::pending | Shadow::split | Shadow::engine | Shadow::atomic;
   if ((s.flags & special) || !settled(s.write_clock)) return false;
   uint32_t me = current->linear, clock = clock_now[me];
@@ -52,12 +60,14 @@ inline bool touch_settled(Shadow& s, bool write) {
     if (!settled(s.read_clock[0]) || !settled(s.read_clock[1])) return false;
     s.read_clock[0] = s.read_clock[1] = 0;
     s.write_clock = clock;
+    s.write_site = site;
     s.writer = uint16_t(me);
     s.flags = Shadow::generic;
     return true;
   }
   int slot = settled(s.read_clock[0]) || s.reader[0] == me ? 0 : 1;
   s.read_clock[slot] = clock;
+  s.read_site[slot] = site;
   s.reader[slot] = uint16_t(me);
   return true;
 }

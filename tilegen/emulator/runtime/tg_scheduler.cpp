@@ -155,6 +155,11 @@ bool in_stacks(const void* p) {
   return size_t(static_cast<const uint8_t*>(p) - stacks) < stacks_size;
 }
 
+// In them, or just below the first one, where it runs over.
+bool near_stacks(const void* p) {
+  return in_stacks(p) || size_t(stacks - static_cast<const uint8_t*>(p)) < stack_bytes;
+}
+
 void make_runnable(Fiber* fiber) {
   fiber->waits_for = nullptr;
   fiber->ready = nullptr;
