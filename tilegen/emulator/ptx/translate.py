@@ -45,6 +45,7 @@ from tilegen.emulator.ptx.statements import Statement, statements
 HANDLERS: dict[str, Handler] = {
     **arithmetic.HANDLERS, **movement.HANDLERS, **control.HANDLERS, **memory_access.HANDLERS,
     **matrix_instructions.HANDLERS, **warp_instructions.HANDLERS, **async_instructions.HANDLERS,
+    **wgmma_instructions.HANDLERS,
 }  # fmt: skip
 _PRED = TYPES["pred"]
 _BREAK = re.compile(r"\\?\r?\n")
