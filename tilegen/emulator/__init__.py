@@ -7,9 +7,19 @@ a time limit, so that no text can harm or hang the caller.
 from __future__ import annotations
 
 from tilegen.emulator.findings import KINDS, Finding
-from tilegen.emulator.job import Buffer
+from tilegen.emulator.job import Buffer, TensorMap
 from tilegen.emulator.program import Program, compile
 from tilegen.emulator.run import EmulatorRun, run
 from tilegen.emulator.vocabulary import Vocabulary
 
-__all__ = ["KINDS", "Buffer", "EmulatorRun", "Finding", "Program", "Vocabulary", "compile", "run"]
+__all__ = [
+    "KINDS",
+    "Buffer",
+    "EmulatorRun",
+    "Finding",
+    "Program",
+    "TensorMap",
+    "Vocabulary",
+    "compile",
+    "run",
+]

@@ -55,6 +55,55 @@ class Buffer:
             )
 
 
+@dataclass(frozen=True)
+class TensorMap(Buffer):
+    """An array that the kernel sees through a ``CUtensorMap``: what ``cuTensorMapEncodeTiled`` makes.
+
+    Attributes
+    ----------
+    box : tuple of int
+        Elements of one copy, in the order of the array's axes (the driver counts the other way).
+    swizzle : int
+        Span in bytes: 0, 32, 64 or 128.
+    nan_fill : bool
+        What lies outside of the array reads as NaN instead of zero.
+    """
+
+    box: tuple[int, ...] = ()
+    swizzle: int = 0
+    nan_fill: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.box) != self.array.ndim or not 1 <= self.array.ndim <= 5:
+            raise LaunchError(
+                f"box {self.box} for an array of {self.array.ndim} axes; 1 to 5 are possible"
+            )
+        if not all(1 <= size <= 256 for size in self.box):
+            raise LaunchError(f"box {self.box}: each side has 1 to 256 elements")
+        if self.swizzle not in (0, 32, 64, 128):
+            raise LaunchError(f"swizzle {self.swizzle} is none of 0, 32, 64 and 128 bytes")
+        if self.array.strides[-1] != self.array.itemsize:
+            raise LaunchError("the last axis of a tensor map's array must be contiguous")
+        if any(stride % 16 or stride < 0 for stride in self.array.strides[:-1]):
+            raise LaunchError(
+                f"strides {self.array.strides}: all but the last are multiples of 16 bytes"
+            )
+        inner = self.box[-1] * self.array.itemsize
+        if inner % 16 or (self.swizzle and inner > self.swizzle):
+            limit = f", at most the {self.swizzle} of the swizzle" if self.swizzle else ""
+            raise LaunchError(
+                f"box {self.box}: its last side takes a multiple of 16 bytes{limit}, not {inner}"
+            )
+
+    @property
+    def packed(self) -> int:
+        """Box, swizzle and fill as the child reads them (``tensor_map_argument``)."""
+        sides = sum((size - 1) << 8 * i for i, size in enumerate(reversed(self.box)))
+        swizzle = (0, 32, 64, 128).index(self.swizzle)
+        return sides | swizzle << 40 | self.nan_fill << 44 | 1 << 48
+
+
 Argument = Buffer | npt.NDArray[Any] | int | float | np.generic | bytes
 
 
@@ -224,6 +273,7 @@ def _record(argument: Argument, flags: int, place: int, alias: int) -> bytes:
         kind, size, origin, item = BUFFER, high - low, _origin(given), given.itemsize
         align = argument.align if isinstance(argument, Buffer) else 256
         shape, strides = given.shape, given.strides
+        integer = argument.packed if isinstance(argument, TensorMap) else 0
     elif isinstance(given, (bool, int, np.bool_, np.integer)):
         kind, integer = INT, _wrapped(int(given))
     elif isinstance(given, (float, np.floating)):

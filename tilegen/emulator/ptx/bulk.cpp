@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "tg_array.hpp"
+#include "tg_job.hpp"
 
 namespace tg_ptx {
 
@@ -236,3 +237,23 @@ const char* encode_tensor_map(void* map, uint32_t element_bytes, uint32_t rank, 
 }
 
 }  // namespace tg_ptx
+
+namespace tg {
+
+// Makes the map of an array argument (job.py, TensorMap): box, swizzle and fill lie in `integer`.
+void tensor_map_argument(const Slot& slot, void* map, uint32_t number) {
+  const JobArgument& about = *slot.about;
+  const uint32_t rank = about.dimensions;
+  uint64_t dims[5], strides[5];
+  uint32_t box[5];
+  for (uint32_t d = 0; d < rank && d < 5; d++) {
+    dims[d] = uint64_t(about.shape[rank - 1 - d]);
+    box[d] = uint32_t(about.integer >> (8 * d) & 0xff) + 1;
+    if (d) strides[d - 1] = uint64_t(about.stride[rank - 1 - d]);
+  }
+  const char* wrong = tg_ptx::encode_tensor_map(map, about.item, rank, slot.pointer, dims, strides, box,
+                                                uint32_t(about.integer >> 40 & 3), about.integer >> 44 & 1);
+  if (wrong) fail("bad-argument", 0, "argument %u: %s", number, wrong);
+}
+
+}  // namespace tg

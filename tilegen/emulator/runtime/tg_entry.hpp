@@ -5,10 +5,17 @@
 
 namespace tg {
 
+void tensor_map_argument(const Slot& slot, void* map, uint32_t number);
+
 template <class T>
 struct Argument {  // a structure, handed over as raw bytes
   TG_UNTRACED static T get(const Slot& slot, uint32_t number) {
     T value;
+    // An array behind a structure as large as a CUtensorMap comes with how it is seen through one.
+    if (slot.about->kind == arg_buffer && slot.about->integer && sizeof(T) == 128) {
+      tensor_map_argument(slot, &value, number);
+      return value;
+    }
     if (slot.about->kind != arg_bytes || slot.about->bytes != sizeof(T))
       fail("bad-argument", 0, "argument %u must be %u raw bytes", number, unsigned(sizeof(T)));
     __builtin_memcpy(&value, slot.pointer, sizeof(T));
