@@ -85,8 +85,6 @@ def test_split_k_without_its_fences() -> None:
 
 def test_wmma_fragment_loaded_by_half_a_warp() -> None:
     name = "09_wmma"
-    broken = text(name).replace(
-        "for (int j = 0; j < 2; ++j) wmma::load", "if (threadIdx.x % 32 < 16) for (int j = 0; j < 2; ++j) wmma::load"
-    )  # fmt: skip
-    run, _ = ladder.launch(name, broken)
+    whole = "for (int j = 0; j < 2; ++j) wmma::load"
+    run, _ = ladder.launch(name, text(name).replace(whole, f"if (threadIdx.x % 32 < 16) {whole}"))
     assert any(f.kind == "divergent-collective" for f in run.findings), run

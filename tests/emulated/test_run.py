@@ -171,8 +171,8 @@ def test_what_the_kernel_prints() -> None:
 def test_shared_memory_is_measured_and_limited() -> None:
     text = """
     __global__ void k(float* out) {
-      __shared__ float fixed[100];
-      extern __shared__ float moving[];
+      __shared__ volatile float fixed[100];
+      extern __shared__ volatile float moving[];
       fixed[0] = 1; moving[0] = 2;
       out[0] = fixed[0] + moving[0];
     }"""
@@ -192,8 +192,13 @@ def test_shared_memory_is_measured_and_limited() -> None:
 
 
 def test_shared_memory_is_poisoned() -> None:
-    text = "__global__ void k(float* out) { __shared__ float s[4]; out[0] = s[3]; }"
-    run = emulator.run(text, entry="k", grid=1, block=1, args=[np.zeros(1, np.float32)])
+    text = """
+    __global__ void k(float* out, int n) {
+      __shared__ float s[4];
+      if (n > 3) s[threadIdx.x] = 1;
+      out[0] = s[n];
+    }"""
+    run = emulator.run(text, entry="k", grid=1, block=1, args=[np.zeros(1, np.float32), 3])
     assert np.isnan(run.arrays[0][0])
 
 
@@ -266,7 +271,7 @@ def test_time_limit() -> None:
 
 
 def test_a_child_that_cannot_speak_is_ended_by_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilegen.emulator.run.GRACE", 0.0)
+    monkeypatch.setattr("tilegen.emulator.runs.GRACE", 0.0)
     text = """
     extern "C" int sigprocmask(int, const void*, void*) noexcept;
     extern "C" unsigned sleep(unsigned);
