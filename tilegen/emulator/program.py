@@ -17,6 +17,7 @@ from tilegen.emulator.vocabulary import Vocabulary
 from tilegen.errors import CompileError, LaunchError
 
 _DYNAMIC_NAME = re.compile(r"\bextern\b[^;{}()]*(?:\([^)]*\)[^;{}()]*)*?\b(\w+)\s*\[\s*\]\s*;")
+_KERNEL = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\((?!\s*\d)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
@@ -89,7 +90,7 @@ class Program:
             if f.is_file()
         ]
         path = toolchain.place_of(
-            "emulated", compiler.version, toolchain.runtime_digest(), driver, *headers, *flags
+            "emulated", compiler.identity, toolchain.runtime_digest(), driver, *headers, *flags
         )
         if path.exists():
             return path
@@ -97,7 +98,11 @@ class Program:
             source, built = Path(folder) / "driver.cpp", Path(folder) / "kernel.o"
             source.write_text(driver, encoding="utf-8")
             kernel = f"the {self.language.name} text"
-            toolchain.call(compiler, [*flags, "-c", str(source), "-o", str(built)], kernel)
+            try:
+                toolchain.call(compiler, [*flags, "-c", str(source), "-o", str(built)], kernel)
+            except CompileError as error:
+                self._check_entries(error)
+                raise
             named = []
             for i, part in enumerate(objects):
                 # Zig goes by the ending of a name, which the cache's files do not have.
@@ -106,6 +111,17 @@ class Program:
             link = [*map(str, [named[0], built, *named[1:]]), *compiler.link_flags]
             toolchain.make(path, link, compiler, kernel)
         return path
+
+    def _check_entries(self, error: CompileError) -> None:
+        """Say it plainly where what does not compile is the call and not the text."""
+        first = next((line for line in error.log.splitlines() if "error:" in line), "")
+        if not first.startswith("driver:"):
+            return
+        kernels = ", ".join(dict.fromkeys(_KERNEL.findall(_COMMENT.sub(" ", self.text)))) or "none"
+        raise LaunchError(
+            f"{' or '.join(map(repr, self.entries))} is no kernel that can be called by name alone; "
+            f"kernels of the text: {kernels}"
+        ) from error
 
     def _dynamic_names(self) -> list[str]:
         """What the text calls its dynamic shared memory: `extern __shared__ T name[];`."""

@@ -48,6 +48,11 @@ class HostCompiler:
     version: str
 
     @property
+    def identity(self) -> str:
+        """What a compiled object depends on."""
+        return f"{' '.join(self.command)} {self.version}"
+
+    @property
     def compile_flags(self) -> tuple[str, ...]:
         """For runtime and kernels alike."""
         flags = [
@@ -73,7 +78,9 @@ class HostCompiler:
             if self.family == "gcc"
             else ("-mllvm", "-tsan-instrument-func-entry-exit=0")
         )
-        return ("-fsanitize=thread", "-fsanitize=alignment", *quiet)
+        # Zig wants it so, although the program is linked to a fixed place all the same.
+        place = ("-fPIE",) if self.family == "zig" else ()
+        return ("-fsanitize=thread", "-fsanitize=alignment", *quiet, *place)
 
     @property
     def link_flags(self) -> tuple[str, ...]:
@@ -219,7 +226,7 @@ def runtime_objects(compiler: HostCompiler, dynamic_names: Sequence[str] = ()) -
     objects = []
     for source in sources:
         more = [f'-DTG_DYNAMIC_NAMES="{labels}"'] if source.stem == LAST else []
-        path = place_of("emulator", compiler.version, _digest(), source.name, *flags, *more)
+        path = place_of("emulator", compiler.identity, _digest(), source.name, *flags, *more)
         if not path.exists():
             make(path, [*flags, *more, "-c", str(source)], compiler, source.name)
         objects.append(path)

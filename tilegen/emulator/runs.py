@@ -211,7 +211,7 @@ def _located(found: Sequence[RawFinding], executable: Path, program: Program) ->
     lines = lines_of(executable, addresses, f"kernel{program.language.suffix}")
     out: list[Finding] = []
     for f in found:
-        if f.kind == "bad-argument" and not f.line and f.block is None:
+        if f.kind == "bad-argument" and not f.line and not f.address:
             raise LaunchError(f.message)
         line = f.line or lines.get(f.address - 1)
         other = f.other_line or lines.get(f.other_address - 1)
