@@ -40,7 +40,8 @@ Barrier& at(uint32_t address, const char* what, int line) {
   memcpy(&word, place, 8);
   if (word != word_of(address))
     tg::fail("bad-mbarrier", line, "%s: the mbarrier at shared address 0x%x was overwritten", what, address);
-  if (tg::current) tg::note_atomic(place, 8, line);
+  // To the race detector only init writes: whoever uses the object must be ordered after that.
+  if (tg::current) tg::note_read(place, 8, line);
   return *barrier;
 }
 

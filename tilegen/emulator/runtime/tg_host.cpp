@@ -84,7 +84,6 @@ void run_grid() {
     run_block(index, call_kernel);
     for (uint32_t h = 0; h < hooks; h++)
       if (block_ends[h]) block_ends[h]();
-    check_async_end();
   }
 }
 

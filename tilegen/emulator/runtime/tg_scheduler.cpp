@@ -133,6 +133,7 @@ void fiber_main() {
   progress();
   thread_exits(fiber);
   if (alive == 0) {
+    check_async_end();
     while (engine_step()) {
     }
     current = nullptr;
