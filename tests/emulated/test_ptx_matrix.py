@@ -182,6 +182,19 @@ def test_tf32_ignores_the_low_bits_and_integers_wrap_or_saturate() -> None:
         assert (result.arrays[0] == want).all()
 
 
+def test_ldmatrix_by_a_generic_address() -> None:
+    body = """
+unsigned* o, const unsigned short* a
+  alignas(16) __shared__ unsigned short s[32][8]; unsigned x;
+  for (int i = 0; i < 8; i++) s[t][i] = a[8 * t + i];
+  __syncthreads();
+  asm volatile("ldmatrix.sync.aligned.x1.m8n8.b16 {%0}, [%1];" : "=r"(x) : "l"(&s[t][0]) : "memory");
+  o[t] = x;"""
+    a = np.arange(256, dtype=np.uint16)
+    out = clean(body, [np.zeros(32, np.uint32), a])[0]
+    assert np.array_equal(out.view(np.uint16), a[:64])
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_ldmatrix_and_stmatrix(count: int, transposed: bool) -> None:

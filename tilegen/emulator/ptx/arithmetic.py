@@ -33,9 +33,13 @@ def _float_call(
     op: Operation, name: str, count: int, words: tuple[str, ...], more: str = ""
 ) -> str:
     """A float instruction: its rounding and flags, then its type; packed types by halves."""
-    given = set()
+    given: set[str] = set()
     while word := op.take(*words):
         given.add(word)
+    return _float_typed(op, name, count, given, more)
+
+
+def _float_typed(op: Operation, name: str, count: int, given: set[str], more: str = "") -> str:
     rounds = [w for w in given if w in _ROUNDS] or ["rn"]
     type_ = op.type(" ".join(_FLOATS))
     narrow = _HALVES.get(type_.name, type_.name)
@@ -64,7 +68,9 @@ def _add_sub(op: Operation) -> str:
 def _mul_mad(op: Operation) -> str:
     count = 2 if op.ins.opcode == "mul" else 3
     if _is_float(op):
-        return _float_call(op, "fmul" if count == 2 else "ffma", count, _MODE_WORDS)
+        if count == 3:
+            return _rounded(op, "ffma", 3)
+        return _float_call(op, "fmul", 2, _MODE_WORDS)
     part = op.need("lo", "hi", "wide")
     if part != "wide":
         return _call(op, op.type(INTEGERS), f"{op.ins.opcode}_{part}", count=count)
@@ -76,15 +82,21 @@ def _mul_mad(op: Operation) -> str:
     return op.store(d, wide, text)
 
 
+def _rounded(op: Operation, name: str, count: int, others: tuple[str, ...] = ()) -> str:
+    """A float instruction that must say how it rounds, or that it does not do so exactly."""
+    if not {*_ROUNDS, *others} & set(op.ins.modifiers):
+        options = " .".join((*_ROUNDS, *others))
+        raise op.refused(f"{op.ins.name}: one of .{options} is expected")
+    return _float_call(op, name, count, _MODE_WORDS)
+
+
 def _fma(op: Operation) -> str:
-    if op.peek() not in _ROUNDS:
-        op.unknown("fma needs a rounding")
-    return _float_call(op, "ffma", 3, _MODE_WORDS)
+    return _rounded(op, "ffma", 3)
 
 
 def _div(op: Operation) -> str:
     if _is_float(op):
-        return _float_call(op, "fdiv", 2, _MODE_WORDS)
+        return _rounded(op, "fdiv", 2, ("approx", "full"))
     return _call(op, op.type(INTEGERS), "div", count=2)
 
 
@@ -101,13 +113,13 @@ def _abs_neg(op: Operation) -> str:
 def _min_max(op: Operation) -> str:
     if not _is_float(op):
         return _call(op, op.type(INTEGERS), op.ins.opcode, count=2)
-    ftz = op.take("ftz")
-    nan, xorsign = op.flag("NaN"), "true" if op.take("xorsign") and op.need("abs") else "false"
-    if ftz and op.peek() != "f32":
-        return _float_call(op, f"f{op.ins.opcode}_", 2, (), f", {nan}, {xorsign}")
-    type_words = ("ftz",) if not ftz else ()
-    more = f", {nan}, {xorsign}"
-    return _float_call(op, f"f{op.ins.opcode}_", 2, type_words, more)
+    given: set[str] = set()
+    while word := op.take("ftz", "NaN", "xorsign"):
+        given.add(word)
+        if word == "xorsign":
+            op.need("abs")
+    flags = ", ".join(str(w in given).lower() for w in ("NaN", "xorsign"))
+    return _float_typed(op, f"f{op.ins.opcode}_", 2, given, f", {flags}")
 
 
 def _one_float(name: str, types: str, needs: tuple[str, ...]) -> Handler:
@@ -116,8 +128,8 @@ def _one_float(name: str, types: str, needs: tuple[str, ...]) -> Handler:
             raise op.refused(
                 f"{op.ins.name}: the type .{op.ins.modifiers[-1]} is not known to the emulator"
             )
-        if op.peek() not in needs:
-            op.unknown(f"one of .{' .'.join(needs)} is expected")
+        if not set(needs) & set(op.ins.modifiers):
+            raise op.refused(f"{op.ins.name}: one of .{' .'.join(needs)} is expected")
         return _float_call(op, name, 1, (*needs, "ftz"))
 
     return handler

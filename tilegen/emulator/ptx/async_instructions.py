@@ -28,10 +28,11 @@ def cp(op: Operation) -> str:
     if op.take("mbarrier"):
         op.need("arrive")
         alone = op.flag("noinc")
-        op.take(*_SHARED[:2])
+        named = bool(op.take(*_SHARED[:2]))
         op.need("b64")
         (place,) = op.operands(1)
-        return f"tg_ptx::cp_async_mbarrier_arrive({shared(op, place)}, {alone}, {op.line});"
+        where = op.shared(place, named=named)
+        return f"tg_ptx::cp_async_mbarrier_arrive({where}, {alone}, {op.line});"
     return _copy(op)
 
 
@@ -55,7 +56,7 @@ def _copy(op: Operation) -> str:
     pointer = op.pointer(source)
     return (
         f"tg_ptx::check_copy_size<{check}>({bytes_}, {op.line}); "
-        f"tg_ptx::cp_async({shared(op, to)}, {pointer}, {bytes_}, {given}, {op.line});"
+        f"tg_ptx::cp_async({op.shared(to)}, {pointer}, {bytes_}, {given}, {op.line});"
     )
 
 
@@ -82,11 +83,6 @@ def _constant(op: Operation, operand: Operand) -> str:
     return op.value(operand, "u32")
 
 
-def shared(op: Operation, place: Operand) -> str:
-    """A shared address that the C++ checks."""
-    return op.context.address(place, op.ins, generic=False)
-
-
 def mbarrier(op: Operation) -> str:
     """All mbarrier operations."""
     op.touches_memory()
@@ -103,10 +99,10 @@ def mbarrier(op: Operation) -> str:
     if kind in ("expect_tx", "complete_tx"):
         op.take("relaxed")
         op.take("cta", "cluster")
-    op.take(*_SHARED)
+    named = bool(op.take(*_SHARED))
     op.need("b64")
     place, *value = op.operands(1 if kind == "inval" else 2)
-    args = [shared(op, place), *(op.value(x, "u32") for x in value), op.line]
+    args = [op.shared(place, named=named), *(op.value(x, "u32") for x in value), op.line]
     return f"tg_ptx::mbarrier_{kind}({', '.join(args)});"
 
 
@@ -116,7 +112,7 @@ def _arrive(op: Operation, drop: bool) -> str:
         raise op.refused(f"{op.ins.name}: .noComplete is not known to the emulator")
     if op.take("release", "relaxed"):
         op.need("cta", "cluster")
-    op.take(*_SHARED)
+    named = bool(op.take(*_SHARED))
     op.need("b64")
     operands = list(op.operands(1, 2, 3))
     # The state may be left out for a barrier in shared::cluster.
@@ -126,7 +122,7 @@ def _arrive(op: Operation, drop: bool) -> str:
     bytes_ = op.value(value[0], "u32") if value and expects else "0u"
     if expects and not value:
         raise op.refused(f"{op.ins.name} needs the number of bytes")
-    args = f"{shared(op, place)}, {count}, {bytes_}, {str(drop).lower()}, {op.line}"
+    args = f"{op.shared(place, named=named)}, {count}, {bytes_}, {str(drop).lower()}, {op.line}"
     return op.store(state, "b64", f"tg_ptx::mbarrier_arrive({args})")
 
 
@@ -134,14 +130,14 @@ def _wait(op: Operation, kind: str) -> str:
     parity = op.flag("parity")
     if op.take("acquire", "relaxed"):
         op.need("cta", "cluster")
-    op.take(*_SHARED[:2])
+    named = bool(op.take(*_SHARED[:2]))
     op.need("b64")
     p, place, state, *hint = op.operands(3, 4)
     for operand in hint:
         op.value(operand, "u32")
     phase = f"uint64_t({op.value(state, 'u32' if parity == 'true' else 'b64')})"
     blocks = str(kind == "try_wait").lower()
-    args = f"{shared(op, place)}, {phase}, {parity}, {blocks}, {op.line}"
+    args = f"{op.shared(place, named=named)}, {phase}, {parity}, {blocks}, {op.line}"
     return op.store(p, "pred", f"tg_ptx::mbarrier_wait({args})")
 
 

@@ -110,6 +110,12 @@ class Context:
         if isinstance(operand, Name) and operand.text == "WARP_SZ":
             return f"{type_.raw}(tg_ptx::launch().warp_size)"
         if isinstance(operand, Name) and operand.text in SPECIAL:
+            if ins.opcode != "mov":
+                raise Refused(
+                    line,
+                    f"{name} reads {operand.text}; only mov reads special registers",
+                    CONSTRAINT,
+                )
             special, text = SPECIAL[operand.text]
             if not type_.accepts(special, wider=wider):
                 raise Refused(

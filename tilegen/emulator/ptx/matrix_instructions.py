@@ -63,8 +63,8 @@ def _mma(op: Operation) -> str:
     )
 
 
-def _count(op: Operation) -> tuple[int, str]:
-    """Number of matrices and .trans, of ldmatrix and stmatrix."""
+def _count(op: Operation) -> tuple[int, str, bool]:
+    """Number of matrices, .trans and .shared, of ldmatrix and stmatrix."""
     op.need("sync")
     op.need("aligned")
     # ptxas takes these three in any order, and kernels make use of it.
@@ -75,16 +75,16 @@ def _count(op: Operation) -> tuple[int, str]:
     if "m8n8" not in words or len(counts) != 1 or len(set(words)) != len(words):
         op.unknown("one .m8n8 and one of .x1 .x2 .x4 are expected")
     count, transposed = int(counts[0][1:]), str("trans" in words).lower()
-    op.take("shared", "shared::cta")
+    shared = bool(op.take("shared", "shared::cta"))
     op.need("b16")
-    return count, transposed
+    return count, transposed, shared
 
 
 def _ldmatrix(op: Operation) -> str:
-    count, transposed = _count(op)
+    count, transposed, shared = _count(op)
     d, place = op.operands(2)
     op.touches_memory()
-    where = op.context.address(place, op.ins, generic=False)
+    where = op.shared(place, named=shared)
     return (
         f"uint32_t tg_d[{count}]; tg_ptx::ldmatrix(tg_d, {count}, {transposed}, {where}, {op.line}); "
         f"{op.stores(d, 'b32', count, 'tg_d')}"
@@ -92,10 +92,10 @@ def _ldmatrix(op: Operation) -> str:
 
 
 def _stmatrix(op: Operation) -> str:
-    count, transposed = _count(op)
+    count, transposed, shared = _count(op)
     place, a = op.operands(2)
     op.touches_memory()
-    where = op.context.address(place, op.ins, generic=False)
+    where = op.shared(place, named=shared)
     return (
         f"const uint32_t tg_a[] = {op.values(a, 'b32', count)}; "
         f"tg_ptx::stmatrix(tg_a, {count}, {transposed}, {where}, {op.line});"

@@ -190,6 +190,7 @@ def _membar(op: Operation) -> str:
 
 
 HANDLERS: dict[str, Handler] = {
-    "ld": _ld, "ldu": _ld, "st": _st, "atom": _atomic, "red": _atomic, "prefetch": _prefetch,
+    "ld": _ld, "ldu": _ld, "st": _st, "atom": _atomic, "red": _atomic,
+    "prefetch": _prefetch, "prefetchu": _prefetch,
     "createpolicy": _createpolicy, "fence": _fence, "membar": _membar,
 }  # fmt: skip

@@ -150,7 +150,7 @@ def _compare_call(op: Operation, name: str, ftz: str, type_: Type, a: Operand, b
         raise op.refused(f"{op.ins.name}: .{name} compares floats only")
     if floating and name in _UNSIGNED:
         raise op.refused(f"{op.ins.name}: .{name} compares unsigned integers only")
-    if type_.kind == "b" and not floating and name not in ("eq", "ne"):
+    if type_.kind == "b" and name not in ("eq", "ne"):
         raise op.refused(f"{op.ins.name}: untyped bits are only equal or not (.eq .ne)")
     name = _UNSIGNED.get(name, name)
     values = f"{op.value(a, type_)}, {op.value(b, type_)}"

@@ -90,10 +90,12 @@ class Operation:
         """A 64-bit address: generic, global, local or constant."""
         return self.context.address(operand, self.ins, generic=True)
 
-    def shared(self, operand: Operand) -> str:
-        """A checked 32-bit shared address."""
-        text = self.context.address(operand, self.ins, generic=False)
-        return f"tg_ptx::shared32({text}, {self.line})"
+    def shared(self, operand: Operand, *, named: bool = True) -> str:
+        """A shared address; a generic one unless the instruction has `named` the space."""
+        text = self.context.address(operand, self.ins, generic=not named)
+        if named:
+            return text
+        return f"tg::shared_address((const void*)({text}), {self.line})"
 
     def values(self, operand: Operand, type_: Type | str, count: int) -> str:
         """C++ braces round the bits of a vector with so many elements."""

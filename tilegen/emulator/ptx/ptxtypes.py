@@ -18,7 +18,8 @@ class Type:
     name : str
         As in PTX; the tag in the C++ semantics has the same name.
     kind : str
-        ``b`` untyped bits, ``u`` or ``s`` integer, ``f`` float, ``p`` predicate.
+        ``b`` untyped bits, ``u`` or ``s`` integer, ``f`` float, ``p`` predicate, ``x`` what only
+        untyped registers hold.
     bits : int
     """
 
@@ -45,6 +46,8 @@ class Type:
         same = self.bits == register.bits
         if not same and not (wider and register.bits > self.bits):
             return False
+        if self.kind == "x":
+            return same and (register.kind == "b" or register.name == self.name)
         if "b" in (self.kind, register.kind):
             # A wider float register holds no part of it that means anything.
             return same or register.kind != "f"
@@ -65,14 +68,14 @@ TYPES: dict[str, Type] = {
     "f32": Type("f32", "f", 32),
     "f64": Type("f64", "f", 64),
     # These live in untyped registers.
-    "bf16": Type("bf16", "b", 16),
-    "tf32": Type("tf32", "b", 32),
-    "f16x2": Type("f16x2", "b", 32),
-    "bf16x2": Type("bf16x2", "b", 32),
-    "e4m3": Type("e4m3", "b", 8),
-    "e5m2": Type("e5m2", "b", 8),
-    "e4m3x2": Type("e4m3x2", "b", 16),
-    "e5m2x2": Type("e5m2x2", "b", 16),
+    "bf16": Type("bf16", "x", 16),
+    "tf32": Type("tf32", "x", 32),
+    "f16x2": Type("f16x2", "x", 32),
+    "bf16x2": Type("bf16x2", "x", 32),
+    "e4m3": Type("e4m3", "x", 8),
+    "e5m2": Type("e5m2", "x", 8),
+    "e4m3x2": Type("e4m3x2", "x", 16),
+    "e5m2x2": Type("e5m2x2", "x", 16),
     "pred": Type("pred", "p", 1),
 }
 REGISTERS = {"b8", "b16", "b32", "b64", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64"} | {
