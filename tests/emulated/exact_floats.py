@@ -75,15 +75,6 @@ def round_to(x: Real, name: str, mode: str = "rn", *, finite: bool = False) -> f
     return float(out)
 
 
-def real(x: float) -> Real:
-    return Fraction(x) if math.isfinite(x) and x != 0 else float(x)
-
-
-def value(x: Real) -> float:
-    """For comparisons; never rounded, because only special values and signs are asked of it."""
-    return float(x)
-
-
 def exactly(operation: Callable[..., Any]) -> Callable[..., Any]:
     """Of numbers: exact where all are finite, by the host's rules where one is not, or is a zero."""
 
@@ -116,7 +107,7 @@ def encode(values: list[float], name: str) -> npt.NDArray[Any]:
     with np.errstate(all="ignore"):
         out = np.array(values, np.float64).astype(dtype)
     raw = out.view(f"u{dtype.itemsize}").copy()
-    nan = {"f64": 0x7FF8000000000000, "f32": 0x7FFFFFFF, "tf32": 0x7FFFE000}.get(
+    nan = {"f64": 0x7FF8000000000000, "f32": 0x7FFFFFFF, "tf32": 0x7FC00000}.get(
         name, 0x7FFF if dtype.itemsize == 2 else 0x7F
     )
     raw[[v != v for v in values]] = nan

@@ -15,7 +15,13 @@ from tilegen import emulator
 THREADS = 256
 Array = npt.NDArray[Any]
 # By constraint letter: the type of C++ and of NumPy.
-CPP = {"h": "unsigned short", "r": "unsigned", "l": "unsigned long long", "f": "float", "d": "double"}
+CPP = {
+    "h": "unsigned short",
+    "r": "unsigned",
+    "l": "unsigned long long",
+    "f": "float",
+    "d": "double",
+}
 NUMPY = {"h": np.uint16, "r": np.uint32, "l": np.uint64, "f": np.float32, "d": np.float64}
 
 
@@ -86,7 +92,9 @@ def data(letters: str, seed: int = 0) -> list[Array]:
             edges = np.array(_WORDS[kind], kind)
         count = min(len(edges) ** 2, THREADS // 2)
         index = np.arange(count)
-        x[:count] = edges[(index if place == 0 else index // len(edges) ** (place - 1)) % len(edges)]
+        x[:count] = edges[
+            (index if place == 0 else index // len(edges) ** (place - 1)) % len(edges)
+        ]
         out.append(x)
     return out
 

@@ -48,10 +48,15 @@ def floats(
     """A model on arrays: decode, compute exactly, round once."""
 
     def model(*inputs: Array) -> Array:
-        rows = [[flushed(x, ftz) for x in row] for row in zip(*(values(x, name) for x in inputs), strict=True)]
+        rows = [
+            [flushed(x, ftz) for x in row]
+            for row in zip(*(values(x, name) for x in inputs), strict=True)
+        ]
         if mode == "rm":
             return result([downwards(operation, row, name) for row in rows], name)
-        return result([after(flushed(round_to(operation(*row), name, mode), ftz)) for row in rows], name)
+        return result(
+            [after(flushed(round_to(operation(*row), name, mode), ftz)) for row in rows], name
+        )
 
     return model
 
@@ -61,7 +66,7 @@ def saturated(x: float) -> float:
 
 
 def relu(x: float) -> float:
-    return 0.0 if x < 0 else x
+    return 0.0 if x <= 0 else x
 
 
 def smaller(a: float, b: float) -> float:
@@ -126,7 +131,9 @@ def convert(
     )
 
 
-def pair(to: str, mode: str = "rn", *, finite: bool = False, relu_: bool = False) -> Callable[..., Array]:
+def pair(
+    to: str, mode: str = "rn", *, finite: bool = False, relu_: bool = False
+) -> Callable[..., Array]:
     """``cvt d, a, b``: a in the upper half."""
     one = convert(to, "f32", mode, finite=finite, after=relu if relu_ else lambda x: x)
     bits = 8 * STORAGE[to].itemsize
@@ -145,7 +152,9 @@ def whole(mode: str) -> Callable[[Array], Array]:
 
 
 def compared(f: Callable[[float, float], bool]) -> Callable[..., Array]:
-    return lambda a, b: np.array([f(x, y) for x, y in zip(values(a, "f32"), values(b, "f32"), strict=True)], np.uint32)
+    return lambda a, b: np.array(
+        [f(x, y) for x, y in zip(values(a, "f32"), values(b, "f32"), strict=True)], np.uint32
+    )
 
 
 def nan(a: float, b: float) -> bool:
@@ -183,7 +192,8 @@ CASES = [
     Case("fma.rn.relu.f16x2 %0, %1, %2, %3;", "rrrr", halves(floats(fma, "f16", after=relu))),
     Case("abs.f32 %0, %1;", "ff", np.abs),
     Case("neg.f32 %0, %1;", "ff", np.negative),
-    Case("neg.f16x2 %0, %1;", "rr", lambda x: x ^ np.uint32(0x80008000)),
+    Case("neg.f16x2 %0, %1;", "rr", halves(floats(lambda x: -x, "f16"))),
+    Case("abs.bf16 %0, %1;", "hh", floats(abs, "bf16")),
     Case("copysign.f32 %0, %1, %2;", "fff", lambda a, b: np.copysign(b, a)),
     Case("min.f32 %0, %1, %2;", "fff", floats(smaller, "f32")),
     Case("max.f32 %0, %1, %2;", "fff", floats(larger, "f32")),

@@ -114,7 +114,9 @@ def test_a_box_of_three_dimensions_is_loaded_and_stored_within_the_tensor() -> N
 
 
 def test_a_store_without_its_proxy_fence_or_wait_is_found() -> None:
-    unfenced, _ = store(STORE.replace('asm volatile("fence.proxy.async.shared::cta;" ::: "memory");', ""))
+    unfenced, _ = store(
+        STORE.replace('asm volatile("fence.proxy.async.shared::cta;" ::: "memory");', "")
+    )
     assert "missing-proxy-fence" in {f.kind for f in unfenced.findings}
     unwaited, _ = store(STORE.replace("\\ncp.async.bulk.wait_group.read 0;", ""))
     assert "async-in-flight" in {f.kind for f in unwaited.findings}

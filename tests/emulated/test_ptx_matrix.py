@@ -55,7 +55,11 @@ def registers(count: int, name: str) -> tuple[int, str, str]:
 def kernel(name: str, form: tuple[Any, ...], *, satfinite: str = "") -> str:
     """Each warp multiplies its own fragments, which lie lane by lane in memory."""
     m, n, k, d, a, b, _ = form
-    parts = {"d": registers(m * n // 32, d), "a": registers(m * k // 32, a), "b": registers(k * n // 32, b)}
+    parts = {
+        "d": registers(m * n // 32, d),
+        "a": registers(m * k // 32, a),
+        "b": registers(k * n // 32, b),
+    }
     parts["c"] = parts["d"]
     at, groups = 0, {}
     for key in "dabc":
@@ -63,18 +67,21 @@ def kernel(name: str, form: tuple[Any, ...], *, satfinite: str = "") -> str:
         at += parts[key][0]
     loads = "".join(
         f"  {t} {key}[{c}]; for (int i = 0; i < {c}; i++) {key}[i] = p{key}[t * {c} + i];\n"
-        for key, (c, t, _) in parts.items() if key != "d"
+        for key, (c, t, _) in parts.items()
+        if key != "d"
     )
     operands = {key: ", ".join(f'"{"=" if key == "d" else ""}{x}"({key}[{i}])' for i in range(c))
                 for key, (c, _, x) in parts.items()}  # fmt: skip
     shape = f"mma.sync.aligned.m{m}n{n}k{k}.row.col{satfinite}.{d}.{a}.{b}.{d}"
     count, type_, _ = parts["d"]
-    pointers = ", ".join(f"{'' if key == 'd' else 'const '}{parts[key][1]}* p{key}" for key in "dabc")
+    pointers = ", ".join(
+        f"{'' if key == 'd' else 'const '}{parts[key][1]}* p{key}" for key in "dabc"
+    )
     return (
         f'extern "C" __global__ void {name}({pointers}) {{\n'
         f"  const int t = threadIdx.x + blockDim.x * blockIdx.x;\n{loads}  {type_} d[{count}];\n"
         f'  asm volatile("{shape} {groups["d"]}, {groups["a"]}, {groups["b"]}, {groups["c"]};"\n'
-        f'    : {operands["d"]}\n    : {operands["a"]}, {operands["b"]}, {operands["c"]});\n'
+        f"    : {operands['d']}\n    : {operands['a']}, {operands['b']}, {operands['c']});\n"
         f"  for (int i = 0; i < {count}; i++) pd[t * {count} + i] = d[i];\n}}\n"
     )
 
@@ -100,9 +107,15 @@ def gather(fragments: np.ndarray, layout: Any, rows: int, cols: int) -> np.ndarr
 
 def words(fragments: np.ndarray, name: str) -> np.ndarray:
     _, kind, _ = registers(1, name)
-    return np.ascontiguousarray(fragments).view(
-        {"double": np.float64, "float": np.float32, "int": np.int32, "unsigned": np.uint32}[kind]
-    ).reshape(-1)
+    return (
+        np.ascontiguousarray(fragments)
+        .view(
+            {"double": np.float64, "float": np.float32, "int": np.int32, "unsigned": np.uint32}[
+                kind
+            ]
+        )
+        .reshape(-1)
+    )
 
 
 def multiply(index: int, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

@@ -99,7 +99,9 @@ ATOMICS = [
 @pytest.mark.parametrize(("name", "model"), ATOMICS, ids=[n for n, _ in ATOMICS])
 @pytest.mark.parametrize("space", ["global", "shared"])
 def test_atomics(name: str, model: Any, space: str) -> None:
-    first = {"add.u32": 0, "max.s32": 1 << 31, "min.u32": 0xFFFFFFFF, "and.b32": 0xFFFFFFFF}.get(name, 0)
+    first = {"add.u32": 0, "max.s32": 1 << 31, "min.u32": 0xFFFFFFFF, "and.b32": 0xFFFFFFFF}.get(
+        name, 0
+    )
     body = f"""
 unsigned* o, const unsigned* a
   __shared__ unsigned s; unsigned old = 0;

@@ -86,7 +86,8 @@ def test_special_registers() -> None:
     from tilegen import emulator
 
     reads = "\n".join(
-        f'  asm("mov.u32 %0, %{name};" : "=r"(x)); o[{i} * 64 + t] = x;' for i, name in enumerate(SPECIAL)
+        f'  asm("mov.u32 %0, %{name};" : "=r"(x)); o[{i} * 64 + t] = x;'
+        for i, name in enumerate(SPECIAL)
     )
     text = f'extern "C" __global__ void k(unsigned* o) {{ unsigned x, t = threadIdx.x + 8 * threadIdx.y;\n{reads} }}'
     result = emulator.run(

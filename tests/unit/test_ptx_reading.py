@@ -24,7 +24,9 @@ from tilegen.emulator.ptx.statements import Statement, one_line, statements
 
 
 def ptx(text: str, *, extended: bool = True) -> list[Node]:
-    return parse(tokens(text, [1 + text[:i].count("\n") for i in range(len(text))], extended=extended))
+    return parse(
+        tokens(text, [1 + text[:i].count("\n") for i in range(len(text))], extended=extended)
+    )
 
 
 def only(text: str) -> Instruction:
@@ -53,7 +55,12 @@ void f() {
     assert found.volatile
     assert found.line == 3
     assert found.template.startswith("mov.u32 %0, %1;\nadd.u32")
-    assert [found.lines[found.template.index(w)] for w in ("mov", "add", "sub", "nop")] == [3, 5, 6, 7]
+    assert [found.lines[found.template.index(w)] for w in ("mov", "add", "sub", "nop")] == [
+        3,
+        5,
+        6,
+        7,
+    ]
     assert [(o.mode, o.constraint) for o in found.operands] == [("=", "r"), ("", "r"), ("", "n")]
     assert found.operands[1].expression == 'g(a, "b:c)")'
     assert " ".join(found.operands[2].expression.split()) == "sizeof(T) + N::v"
@@ -110,7 +117,9 @@ def test_expressions_come_onto_one_line() -> None:
 
 
 def test_instructions_and_operands() -> None:
-    node = only("@!%p mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1}, [%2 + -16], {a, _}, 0x1F;")
+    node = only(
+        "@!%p mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1}, [%2 + -16], {a, _}, 0x1F;"
+    )
     assert node.negated
     assert node.guard == Name("%p")
     assert node.opcode == "mma"
@@ -124,7 +133,9 @@ def test_instructions_and_operands() -> None:
     assert only("shfl.sync.idx.b32 %0|p, %1, !q, -1;").operands[0] == Pair(AsmOperand(0), Name("p"))
     assert only("vote.sync.any.pred p, !q, 7;").operands[1] == Not(Name("q"))
     assert only("mov.u32 %0, %%tid.x;").operands[1] == Name("%tid.x")
-    tensor = only("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, 0}], [%3];")
+    tensor = only(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, 0}], [%3];"
+    )
     assert tensor.modifiers[3:5] == ("2d", "shared::cluster")
     assert tensor.operands[1] == Address(AsmOperand(1), coordinates=(AsmOperand(2), Immediate(0)))
 
@@ -143,7 +154,14 @@ def test_constants(text: str, value: int, bits: int) -> None:
 
 def test_labels_scopes_and_declarations() -> None:
     nodes = ptx("{ .reg .pred p, q; .reg .b32 r<3>;\nL1: @p bra.uni L1; // back\n}")
-    assert [type(n).__name__ for n in nodes] == ["Open", "Declaration", "Declaration", "Label", "Instruction", "Close"]
+    assert [type(n).__name__ for n in nodes] == [
+        "Open",
+        "Declaration",
+        "Declaration",
+        "Label",
+        "Instruction",
+        "Close",
+    ]
     assert nodes[1] == Declaration("pred", ("p", "q"), 1)
     assert nodes[2] == Declaration("b32", ("r0", "r1", "r2"), 1)
     assert nodes[3] == Label("L1", 2)
@@ -168,7 +186,9 @@ def test_text_that_is_not_ptx(text: str, words: str) -> None:
     if not words:
         assert only(text)
         return
-    with pytest.raises(Refused, match=words.replace("{", r"\{").replace("[", r"\[").replace(".", r"\.")):
+    with pytest.raises(
+        Refused, match=words.replace("{", r"\{").replace("[", r"\[").replace(".", r"\.")
+    ):
         ptx(text)
 
 

@@ -167,7 +167,9 @@ def test_text_without_asm_is_untouched() -> None:
 
 
 def test_labels_and_registers_get_names_of_their_own() -> None:
-    text = translate('asm("{ .reg .u32 a; { .reg .u32 a; mov.u32 a, 2; L: bra L; } L: mov.u32 a, 1; bra L; }");').text
+    text = translate(
+        'asm("{ .reg .u32 a; { .reg .u32 a; mov.u32 a, 2; L: bra L; } L: mov.u32 a, 1; bra L; }");'
+    ).text
     assert "__label__ tg_l0, tg_l1;" in text
     assert re.search(r"tg_r1 = uint32_t\(0x2u\)", text)
     assert re.search(r"tg_r0 = uint32_t\(0x1u\)", text)

@@ -84,6 +84,9 @@ inline typename D::Raw float_to_float(typename S::Raw a) {
     const Round round = integral ? Round::nearest_even : M::round;
     constexpr bool plain = M::round == Round::nearest_even && !satfinite && !M::relu;
     constexpr bool wide = bits_of<D> == 32 && format_of<D>.mantissa == 23;
+    // Between formats as wide as f32, a NaN stays the one it was (seen on an H200).
+    if (x != x && !M::sat && bits_of<D> == 32 && bits_of<S> >= 32)
+      return typename D::Raw(bit_cast<uint32_t>(float(x)) & (wide ? ~0u : 0xffffe000u));
     // The common conversions without the general encoder; an f64 would be rounded twice on the way
     // to 16 bits.
     if constexpr (plain && (wide || (bits_of<D> == 16 && bits_of<S> <= 32)))

@@ -114,14 +114,20 @@ inline typename T::Raw ffma(typename T::Raw a, typename T::Raw b, typename T::Ra
 
 template <class T>
 constexpr typename T::Raw sign_of = typename T::Raw(typename T::Raw(1) << (bits_of<T> - 1));
+// A NaN becomes the canonical one here too, as an H200 does it.
+template <class T, class M>
+inline typename T::Raw with_sign(typename T::Raw bits) {
+  const auto x = value<T>(bits);
+  if (x != x) return raw<T>(canonical(x));
+  return M::ftz ? raw<T>(flushed(x, true)) : bits;
+}
 template <class T, class M>
 inline typename T::Raw fneg(typename T::Raw a) {
-  return M::ftz ? raw<T>(flushed(value<T>(typename T::Raw(a ^ sign_of<T>)), true)) : a ^ sign_of<T>;
+  return with_sign<T, M>(typename T::Raw(a ^ sign_of<T>));
 }
 template <class T, class M>
 inline typename T::Raw fabs_(typename T::Raw a) {
-  const typename T::Raw size = typename T::Raw(a & ~sign_of<T>);
-  return M::ftz ? raw<T>(flushed(value<T>(size), true)) : size;
+  return with_sign<T, M>(typename T::Raw(a & ~sign_of<T>));
 }
 template <class T>
 inline typename T::Raw copysign_(typename T::Raw sign, typename T::Raw size) {

@@ -111,10 +111,6 @@ template <class T>
 struct Plain<volatile T> { using Type = T; };
 template <class T>
 struct Plain<const volatile T> { using Type = T; };
-template <class T>
-struct Plain<const T&> { using Type = T; };
-template <class T>
-struct Plain<volatile T&> { using Type = T; };
 
 // What a constraint letter asks of the expression's type; nvcc refuses the others in the same way.
 template <class T, class Reg, bool floating>
@@ -138,13 +134,11 @@ constexpr bool check_operand() {
 
 // Operand to register bits and back.
 template <char letter, class T>
-inline auto take(T&& operand) {
+inline auto take(T operand) {  // by value: an array is a pointer
   static_assert(check_operand<letter, T>(), "");
-  using Type = typename Plain<T>::Type;
-  const Type plain = operand;
-  if constexpr (letter == 'h') return bit_cast<uint16_t>(plain);
-  else if constexpr (letter == 'r' || letter == 'f') return bit_cast<uint32_t>(plain);
-  else return bit_cast<uint64_t>(plain);
+  if constexpr (letter == 'h') return bit_cast<uint16_t>(operand);
+  else if constexpr (letter == 'r' || letter == 'f') return bit_cast<uint32_t>(operand);
+  else return bit_cast<uint64_t>(operand);
 }
 template <char letter, class T, class Raw>
 inline void give(T& operand, Raw raw) {
