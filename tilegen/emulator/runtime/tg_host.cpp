@@ -85,6 +85,7 @@ void run_grid() {
     for (uint32_t h = 0; h < hooks; h++)
       if (block_ends[h]) block_ends[h]();
     check_async_end();
+    banks_of_block();
   }
 }
 
