@@ -9,11 +9,12 @@ from __future__ import annotations
 from tilegen.emulator.findings import KINDS, Finding
 from tilegen.emulator.job import Buffer, TensorMap
 from tilegen.emulator.program import Program, compile
-from tilegen.emulator.runs import EmulatorRun, run
+from tilegen.emulator.runs import BankUse, EmulatorRun, run
 from tilegen.emulator.vocabulary import Vocabulary
 
 __all__ = [
     "KINDS",
+    "BankUse",
     "Buffer",
     "EmulatorRun",
     "Finding",

@@ -45,6 +45,7 @@ def emulate(
         str, typer.Option("--orders", help="0 forward, 1 backward, others are seeds.")
     ] = "0,1,2",
     races: Annotated[bool, typer.Option(help="Run once under the race detector.")] = True,
+    banks: Annotated[bool, typer.Option("--banks", help="Count bank conflicts by line.")] = False,
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for a run.")] = 60.0,
     seed: Annotated[int, typer.Option("--seed", help="Of the random arrays.")] = 0,
     save: Annotated[
@@ -75,6 +76,7 @@ def emulate(
         races=races,
         timeout=timeout,
         defines=define or (),
+        banks=banks,
     )
     if save is not None:
         save.mkdir(parents=True, exist_ok=True)
@@ -135,6 +137,7 @@ def _as_dict(run: Any) -> dict[str, Any]:
         "clean": run.clean,
         "findings": [finding.to_dict() for finding in run.findings],
         "counts": run.counts,
+        "banks": {line: [use.phases, use.conflicts] for line, use in run.banks.items()},
         "seconds": run.seconds,
         "compile_seconds": run.compile_seconds,
         "output": run.output,

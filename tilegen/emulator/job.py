@@ -27,7 +27,9 @@ MOST_DIMENSIONS = 8
 
 _JOB = struct.Struct("<2I 3I 3I 3I I 2I 2I Q")
 _ARGUMENT = struct.Struct("<2I q d 2Q Q 2I 2I 8q 8q")
-_RESULT = struct.Struct("<2I 7Q d")
+_RESULT = struct.Struct("<4I 5Q d")
+_SITE = struct.Struct("<2I 2Q")
+_SITE_IS_LINE = 1 << 31
 _FINDING = struct.Struct("<32s 2i I 3I 4I 2Q 512s")
 
 
@@ -143,6 +145,16 @@ class RawFinding:
 
 
 @dataclass(frozen=True)
+class RawBanks:
+    """Accesses to shared memory from one place of the text: phases, and cycles beyond one each."""
+
+    line: int
+    address: int
+    phases: int
+    conflicts: int
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What a child leaves behind."""
 
@@ -150,6 +162,7 @@ class Outcome:
     arrays: dict[int, npt.NDArray[Any]]
     counts: dict[str, int]
     seconds: float
+    banks: list[RawBanks]
 
 
 class JobFile:
@@ -215,14 +228,14 @@ class JobFile:
         """What the child wrote; ``None`` if it ended before it could."""
         self.file.seek(self.results)
         head = self.file.read(_RESULT.size)
-        magic, count, *counted, seconds = _RESULT.unpack(head)
+        magic, count, sites, _, *counted, seconds = _RESULT.unpack(head)
         if magic != MAGIC:
             return None
-        names = ("switches", "barriers", "collectives", "bank_phases", "bank_conflicts",
-                 "shared_bytes", "races")  # fmt: skip
+        names = ("switches", "barriers", "collectives", "shared_bytes", "races")
         findings = [_finding(self.file.read(_FINDING.size)) for _ in range(count)]
         counts = dict(zip(names, counted, strict=True))
-        return Outcome(findings, self._arrays(), counts, seconds)
+        banks = [_SITE.unpack(self.file.read(_SITE.size)) for _ in range(sites)]
+        return Outcome(findings, self._arrays(), counts, seconds, [_bank_site(*b) for b in banks])
 
     def _arrays(self) -> dict[int, npt.NDArray[Any]]:
         out: dict[int, npt.NDArray[Any]] = {}
@@ -305,6 +318,12 @@ def _finding(record: bytes) -> RawFinding:
         other_line=other_line, other_address=other_address,
         block=(x, y, z) if known else None, thread=thread, warp=warp, lane=lane, count=count,
     )  # fmt: skip
+
+
+def _bank_site(site: int, _: int, phases: int, conflicts: int) -> RawBanks:
+    if site & _SITE_IS_LINE:
+        return RawBanks(site - _SITE_IS_LINE, 0, phases, conflicts)
+    return RawBanks(0, site, phases, conflicts)
 
 
 def _text(data: bytes) -> str:

@@ -44,17 +44,17 @@ class Program:
     seconds: float = 0.0
     defines: tuple[str, ...] = ()
     _translated: str = field(default="", repr=False)
-    _built: dict[bool, Path] = field(default_factory=dict, repr=False)
+    _built: dict[str, Path] = field(default_factory=dict, repr=False)
 
-    def executables(self, modes: Sequence[bool]) -> dict[bool, Path]:
-        """The program for plain runs (``False``) and for race runs (``True``), built side by side."""
+    def executables(self, modes: Sequence[str]) -> dict[str, Path]:
+        """The program in modes of ``toolchain`` (``"plain"``, ``"races"``), built side by side."""
         missing = [mode for mode in modes if mode not in self._built]
         start = time.perf_counter()
         if missing:
             compiler = toolchain.host_compiler()
             objects = toolchain.runtime_objects(compiler, self._dynamic_names())
             with ThreadPoolExecutor(len(missing)) as pool:
-                made = pool.map(lambda races: self._build(compiler, objects, races), missing)
+                made = pool.map(lambda mode: self._build(compiler, objects, mode), missing)
                 self._built.update(zip(missing, made, strict=True))
             self.seconds += time.perf_counter() - start
         return {mode: self._built[mode] for mode in modes}
@@ -71,16 +71,14 @@ class Program:
             f"const uint32_t tg_entry_count = {len(self.entries)};\n"
         )
 
-    def _build(
-        self, compiler: toolchain.HostCompiler, objects: Sequence[Path], races: bool
-    ) -> Path:
+    def _build(self, compiler: toolchain.HostCompiler, objects: Sequence[Path], mode: str) -> Path:
         folders = (toolchain.RUNTIME, toolchain.PTX, *self.language.include)
         flags = [
             *compiler.compile_flags, "-O1", "-w", "-g1", "-gdwarf-4", "-fwrapv",
             "-ffp-contract=fast", "-ftrivial-auto-var-init=pattern",
             *(f"-D{define}" for define in self.defines),
             *(f"-I{folder}" for folder in folders),
-            *(compiler.race_flags if races else ()),
+            *compiler.mode_flags(mode),
         ]  # fmt: skip
         driver = self._driver()
         headers = [

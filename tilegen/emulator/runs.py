@@ -17,11 +17,29 @@ from tilegen.emulator.findings import Finding
 from tilegen.emulator.job import Argument, JobFile, Launch, Outcome, RawFinding
 from tilegen.emulator.lines import lines_of
 from tilegen.emulator.program import Program, compile
+from tilegen.emulator.toolchain import BANKS, PLAIN, RACES
 from tilegen.emulator.vocabulary import Vocabulary
 from tilegen.errors import LaunchError
 
 # The child watches its processor time itself; the parent only ends one that cannot.
 GRACE = 5.0
+
+
+@dataclass(frozen=True)
+class BankUse:
+    """How one line of the text uses the banks of shared memory.
+
+    Attributes
+    ----------
+    phases : int
+        Groups of lanes that the hardware serves together: a warp's 4-byte accesses are one, its
+        8-byte accesses two, its 16-byte accesses four.
+    conflicts : int
+        Cycles beyond one a phase.
+    """
+
+    phases: int
+    conflicts: int
 
 
 @dataclass(frozen=True)
@@ -35,14 +53,15 @@ class EmulatorRun:
     arrays : tuple of ndarray
         For each array argument, in order, its content after the launch (of the first order).
     counts : mapping
-        Of the first run: switches, barriers, collectives, bank_phases, bank_conflicts,
-        shared_bytes.
+        Of the first run: switches, barriers, collectives, shared_bytes, races.
     seconds : mapping
         Processor time of the launch alone for each run, by the run's name.
     compile_seconds : float
         0 where the cache held the program.
     output : str
         What the kernel printed.
+    banks : mapping
+        Line of the text to how it uses the banks of shared memory; if asked for.
     """
 
     findings: tuple[Finding, ...]
@@ -51,6 +70,7 @@ class EmulatorRun:
     seconds: dict[str, float]
     compile_seconds: float
     output: str = field(default="", repr=False)
+    banks: dict[int, BankUse] = field(default_factory=dict)
 
     @property
     def clean(self) -> bool:
@@ -85,6 +105,7 @@ def run(
     timeout: float = 60.0,
     loop_seconds: float = 2.0,
     defines: Sequence[str] = (),
+    banks: bool = False,
 ) -> EmulatorRun:
     """Run a kernel text on this machine's processor and say what is wrong with it.
 
@@ -118,6 +139,8 @@ def run(
         Seconds of processor time for one thread between two barriers.
     defines : sequence of str
         Macros as ``NAME=VALUE``.
+    banks : bool
+        Whether the race run counts bank conflicts, line by line. It takes a few times as long then.
 
     Raises
     ------
@@ -129,12 +152,15 @@ def run(
     program = text if isinstance(text, Program) else compile(text, language, entry, defines)
     if entry not in program.entries:
         raise LaunchError(f"{entry!r} is not among the entries: {', '.join(program.entries)}")
+    if banks and not races:
+        raise LaunchError("bank conflicts are counted by the race run: races=False leaves it out")
     if not orders:
         raise LaunchError("no order is given; 0 runs threads forwards")
     wrong = [n for n in outputs if not 0 <= n < len(args) or isinstance(args[n], (int, float))]
     if wrong:
         raise LaunchError(f"outputs: argument {wrong[0]} is not an array")
-    built = program.executables([False, True] if races else [False])
+    modes = {False: PLAIN, True: BANKS if banks else RACES}
+    built = program.executables([modes[False], modes[True]] if races else [modes[False]])
     launch = Launch(
         entry=program.entries.index(entry),
         grid=job.sequence_of(grid, "grid"),
@@ -153,12 +179,13 @@ def run(
     gathered = _Gathered(list(program.findings))
     for order, watched in planned:
         flags = job.POISON | (job.DELAY if order != 1 else 0)
-        flags |= job.RACES if watched else job.BANKS
+        if watched:
+            flags |= job.RACES | (job.BANKS if banks else 0)
         one = replace(launch, order=order, flags=flags)
         # The race detector costs time that the kernel is not to blame for.
         if watched:
             one = replace(one, timeout=4 * timeout, loop_seconds=8 * loop_seconds)
-        gathered.add(run_name(order, watched), _child(built[watched], one, program))
+        gathered.add(run_name(order, watched), _child(built[modes[watched]], one, program))
     return gathered.finish(program)
 
 
@@ -167,6 +194,7 @@ class _Child:
     findings: list[Finding]
     outcome: Outcome | None
     output: str
+    banks: dict[int, BankUse] = field(default_factory=dict)
 
 
 def _child(executable: Path, launch: Launch, program: Program) -> _Child:
@@ -190,7 +218,8 @@ def _child(executable: Path, launch: Launch, program: Program) -> _Child:
         outcome = None if killed else file.outcome()
     output = said.decode("utf-8", "replace")
     if outcome is not None:
-        return _Child(_located(outcome.findings, executable, program), outcome, output)
+        found = _located(outcome.findings, executable, program)
+        return _Child(found, outcome, output, _banks(outcome, executable, program))
     if killed:
         lost = Finding("time-limit", f"the child was ended after {launch.timeout:g} s")
     else:
@@ -227,6 +256,17 @@ def _located(found: Sequence[RawFinding], executable: Path, program: Program) ->
     return out
 
 
+def _banks(outcome: Outcome, executable: Path, program: Program) -> dict[int, BankUse]:
+    addresses = {site.address - 1 for site in outcome.banks if site.address}
+    lines = lines_of(executable, addresses, f"kernel{program.language.suffix}")
+    out: dict[int, BankUse] = {}
+    for site in outcome.banks:
+        line = site.line or lines.get(site.address - 1, 0)
+        known = out.get(line, BankUse(0, 0))
+        out[line] = BankUse(known.phases + site.phases, known.conflicts + site.conflicts)
+    return dict(sorted(out.items()))
+
+
 def _place(finding: Finding) -> tuple[str, int | None, int | None]:
     return finding.kind, finding.line, finding.other_line
 
@@ -240,6 +280,7 @@ class _Gathered:
     first_name: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     output: str = ""
+    banks: dict[int, BankUse] = field(default_factory=dict)
 
     def add(self, name: str, child: _Child) -> None:
         for finding in child.findings:
@@ -248,6 +289,7 @@ class _Gathered:
         if outcome is None:
             return
         self.seconds[name] = outcome.seconds
+        self.banks = child.banks or self.banks
         if self.first is None:
             self.first, self.first_name, self.output = outcome, name, child.output
         elif not child.findings and not any(self.first_name in f.runs for f in self.findings):
@@ -282,7 +324,13 @@ class _Gathered:
         arrays = () if self.first is None else tuple(self.first.arrays.values())
         counts = {} if self.first is None else self.first.counts
         return EmulatorRun(
-            tuple(self.findings), arrays, counts, self.seconds, program.seconds, self.output
+            tuple(self.findings),
+            arrays,
+            counts,
+            self.seconds,
+            program.seconds,
+            self.output,
+            self.banks,
         )
 
 

@@ -26,6 +26,8 @@ MISSING = (
     "the emulator needs a C++ compiler: install g++ or clang++, or run "
     "'python -m pip install tilegen[emulator]', which brings one"
 )
+# How a kernel is compiled: as it is, with its accesses announced, and with vectors kept whole as well.
+PLAIN, RACES, BANKS = "plain", "races", "banks"
 # The window's two ends must be the first and the last thread-local data of the program.
 FIRST, LAST = "tg_window", "tg_dynamic"
 
@@ -70,17 +72,22 @@ class HostCompiler:
             flags.append("-march=x86_64_v3" if self.family == "zig" else "-march=x86-64-v3")
         return tuple(flags)
 
-    @property
-    def race_flags(self) -> tuple[str, ...]:
+    def mode_flags(self, mode: str) -> tuple[str, ...]:
         """That make the compiler announce every access; used without ``-fsanitize`` at link time."""
-        quiet = (
-            ("--param", "tsan-instrument-func-entry-exit=0")
-            if self.family == "gcc"
-            else ("-mllvm", "-tsan-instrument-func-entry-exit=0")
-        )
-        # Zig wants it so, although the program is linked to a fixed place all the same.
-        place = ("-fPIE",) if self.family == "zig" else ()
-        return ("-fsanitize=thread", "-fsanitize=alignment", *quiet, *place)
+        if mode == PLAIN:
+            return ()
+        flags = ["-fsanitize=thread", "-fsanitize=alignment"]
+        if self.family == "gcc":
+            flags += ["--param", "tsan-instrument-func-entry-exit=0"]
+            if mode == BANKS:
+                # A vector stays one access, although the kernel is slower by it.
+                flags.append("-fno-tree-sra")
+        else:
+            flags += ["-mllvm", "-tsan-instrument-func-entry-exit=0"]
+        if self.family == "zig":
+            # It wants it so, although the program is linked to a fixed place all the same.
+            flags.append("-fPIE")
+        return tuple(flags)
 
     @property
     def link_flags(self) -> tuple[str, ...]:

@@ -68,6 +68,7 @@ void release(Barrier& barrier) {
     else
       join_threads(barrier.arrived.data, barrier.arrived.size);
   }
+  if (barrier.want == all_threads) banks_of_block();
   for (Fiber* fiber : barrier.waiting) make_runnable(fiber);
   barrier.arrived.clear();
   barrier.waiting.clear();

@@ -16,6 +16,11 @@ struct Argument {  // a structure, handed over as raw bytes
       tensor_map_argument(slot, &value, number);
       return value;
     }
+    // A number for a class that is made of one, as __half is.
+    if constexpr (__is_constructible(T, float)) {
+      if (slot.about->kind == arg_float) return T(float(slot.about->real));
+      if (slot.about->kind == arg_int) return T(float(slot.about->integer));
+    }
     if (slot.about->kind != arg_bytes || slot.about->bytes != sizeof(T))
       fail("bad-argument", 0, "argument %u must be %u raw bytes", number, unsigned(sizeof(T)));
     __builtin_memcpy(&value, slot.pointer, sizeof(T));

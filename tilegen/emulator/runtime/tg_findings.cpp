@@ -61,6 +61,10 @@ void record(const char* kind, Where at, Where other, const char* format, va_list
   vsnprintf(found.message, sizeof found.message, format, values);
 }
 
+bool put(off_t at, const void* data, size_t bytes) {
+  return pwrite(job_file, data, bytes, at) == ssize_t(bytes);
+}
+
 uint64_t switches_before;
 uint32_t ticks_without_switch, ticks;
 constexpr uint32_t tick_ms = 20;
@@ -154,18 +158,18 @@ void finish() {
   Result result = {};
   result.magic = job_magic;
   result.findings = finding_count;
+  result.bank_sites = bank_sites.size;
   result.switches = switches;
   result.barriers = barriers_passed;
   result.collectives = collectives_run;
-  result.bank_phases = bank_phases;
-  result.bank_conflicts = bank_conflicts;
   result.shared_bytes = shared_size;
   result.races = race_count;
   result.seconds = launch_seconds();
-  bool written =
-      pwrite(job_file, findings, sizeof(Finding) * finding_count,
-             off_t(job->results + sizeof result)) == ssize_t(sizeof(Finding) * finding_count) &&
-      pwrite(job_file, &result, sizeof result, off_t(job->results)) == ssize_t(sizeof result);
+  off_t at = off_t(job->results);
+  bool written = put(at + sizeof result, findings, sizeof(Finding) * finding_count) &&
+                 put(at + sizeof result + sizeof(Finding) * finding_count, bank_sites.data,
+                     sizeof(BankSite) * bank_sites.size) &&
+                 put(at, &result, sizeof result);
   _exit(written ? 0 : 1);
 }
 

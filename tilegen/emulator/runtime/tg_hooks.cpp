@@ -92,6 +92,7 @@ __attribute__((noinline)) void hook_any(void* p, uint32_t bytes, Touch how, cons
 template <uint32_t bytes, bool aligned>
 inline void hook(void* p, Touch how, const void* pc) {
   size_t offset = size_t(static_cast<uint8_t*>(p) - shared_start);
+  if (launch.banks && offset < shared_size && current) bank_note(uint32_t(offset), bytes, site_of(0, pc));
   if (bytes >= 4 && offset < shared_size && offset % bytes == 0 && current &&
       offset + bytes <= shared_size) {
     Shadow* words = shared_shadows.words + offset / 4;

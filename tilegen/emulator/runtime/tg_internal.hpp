@@ -115,7 +115,6 @@ struct Buffer {
 extern Array<Buffer> buffers;
 extern uint8_t* shared_start;
 extern uint32_t shared_size;
-extern uint64_t bank_phases, bank_conflicts;
 
 void make_buffers();
 void find_shared_memory();
@@ -131,6 +130,11 @@ Buffer* find_buffer(const void* p);
 bool in_stacks(const void* p);
 bool near_stacks(const void* p);
 bool in_image(const void* p);
+
+// ---- tg_banks.cpp
+extern Array<BankSite> bank_sites;
+void bank_note(uint32_t offset, uint32_t bytes, uint32_t site);  // a plain access of `current`
+void banks_of_block();                                           // all threads have met, or are gone
 
 // ---- tg_races.cpp
 void races_begin_launch();

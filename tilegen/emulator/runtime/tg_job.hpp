@@ -34,17 +34,23 @@ struct JobArgument {
 };
 
 struct Result {
-  uint32_t magic, findings;
-  uint64_t switches, barriers, collectives, bank_phases, bank_conflicts, shared_bytes, races;
+  uint32_t magic, findings, bank_sites, unused;
+  uint64_t switches, barriers, collectives, shared_bytes, races;
   double seconds;  // processor time of the launch alone
 };
-// Result is followed by this many of these.
+// Result is followed by so many findings, then by so many sites.
 struct Finding {
   char kind[32];
   int32_t line, other_line;
   uint32_t count, block[3], thread, warp, lane, has_thread;
   uint64_t pc, other_pc;  // where the line is 0: an address in the program
   char message[512];
+};
+
+// A place in the text (a site of tg_races.hpp) that accesses shared memory.
+struct BankSite {
+  uint32_t site, unused;
+  uint64_t phases, conflicts;  // conflicts: cycles beyond one a phase
 };
 
 // What the driver says of one entry.

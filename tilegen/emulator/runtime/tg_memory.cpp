@@ -14,7 +14,6 @@ namespace tg {
 Array<Buffer> buffers;
 uint8_t* shared_start;
 uint32_t shared_size;
-uint64_t bank_phases, bank_conflicts;
 
 namespace {
 
@@ -193,26 +192,6 @@ void global_access(const void* pointer, uint32_t bytes, uint32_t align, Access a
     return;
   explain_address(reinterpret_cast<uintptr_t>(p), where, sizeof where);
   fail("out-of-bounds", line, "%s: %s of %u bytes at %s", what, verb(access), bytes, where);
-}
-
-void bank_access(const uint32_t* addresses, unsigned n, uint32_t bytes, int) {
-  if (!launch.banks) return;
-  constexpr unsigned banks = 32, most = 32;
-  uint32_t words[banks][most];
-  uint8_t used[banks] = {};
-  unsigned worst = 1;
-  for (unsigned i = 0; i < n; i++) {
-    for (uint32_t b = 0; b < bytes; b += 4) {
-      uint32_t word = (addresses[i] + b) / 4, bank = word % banks;
-      bool known = false;
-      for (unsigned k = 0; k < used[bank] && !known; k++) known = words[bank][k] == word;
-      if (known || used[bank] == most) continue;
-      words[bank][used[bank]++] = word;
-      if (used[bank] > worst) worst = used[bank];
-    }
-  }
-  bank_phases++;
-  bank_conflicts += worst - 1;
 }
 
 // A write beside a buffer that no guard page stopped, because the page is shared with the buffer.
