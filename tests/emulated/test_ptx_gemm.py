@@ -19,12 +19,14 @@ def compiled(text: str) -> emulator.Program:
     return emulator.compile(text, "cuda", "gemm")
 
 
-def run(text: str, m: int, n: int, k: int) -> tuple[emulator.EmulatorRun, np.ndarray]:
+def run(
+    text: str, m: int, n: int, k: int, *, banks: bool = False
+) -> tuple[emulator.EmulatorRun, np.ndarray]:
     rng = np.random.default_rng(m + n + k)
     a, b = (rng.integers(-3, 4, s).astype(np.float16) for s in ((m, k), (n, k)))
     result = emulator.run(
         compiled(text), entry="gemm", grid=((n + 127) // 128, (m + 127) // 128), block=256,
-        args=[np.zeros((m, n), np.float32), a, b, m, n, k], outputs=[0], shared_bytes=SHARED,
+        args=[np.zeros((m, n), np.float32), a, b, m, n, k], outputs=[0], shared_bytes=SHARED, banks=banks,
     )  # fmt: skip
     return result, a.astype(np.float32) @ b.astype(np.float32).T
 
@@ -34,7 +36,21 @@ def test_the_kernel_is_right_and_clean(shape: tuple[int, int, int]) -> None:
     result, want = run(TEXT, *shape)
     assert result.clean, str(result)
     assert np.array_equal(result.arrays[0], want)
-    assert result.counts["bank_conflicts"] == 0
+
+
+def test_the_swizzle_is_what_keeps_ldmatrix_from_bank_conflicts() -> None:
+    plain = "return row * (BK * 2) + (chunk << 4);"
+    swizzled = "return row * (BK * 2) + ((chunk ^ ((row >> 1) & 3)) << 4);"
+    assert swizzled in TEXT
+    lines = [
+        n for n, line in enumerate(TEXT.splitlines(), 1) if line.strip().startswith("LDMATRIX_X4(")
+    ]
+    for text, clean in ((TEXT, True), (TEXT.replace(swizzled, plain), False)):
+        result, want = run(text, 128, 128, 64, banks=True)
+        assert np.array_equal(result.arrays[0], want)
+        uses = [result.banks[line] for line in lines]
+        assert all(use.phases for use in uses)
+        assert all((use.conflicts == 0) == clean for use in uses)
 
 
 FAULTS = {

@@ -120,7 +120,7 @@ def words(fragments: np.ndarray, name: str) -> np.ndarray:
 
 def multiply(index: int, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Products of many warps in blocks of 256 threads: (warps, m, n)."""
-    m, n, k, d, ta, tb, key = FORMS[index]
+    m, n, _, d, ta, tb, key = FORMS[index]
     layout = LAYOUTS[key]["operands"]
     warps = len(a)
     assert warps % 8 == 0
