@@ -40,6 +40,49 @@ def test_correct_statements_have_no_finding(ptx: str, operands: str) -> None:
     assert found(ptx, operands) == []
 
 
+# As CUTLASS, FlashAttention, Marlin, DeepGEMM, DeepEP and others write it.
+WILD = [
+    ("{ .reg .pred p; setp.ne.b32 p, %5, 0; mov.b32 %0, %6; mov.b32 %1, %6; mov.b32 %2, %6; mov.b32 %3, %6;"
+     " @p ld.global.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4]; }",
+     ': "=r"(x), "=r"(x), "=r"(x), "=r"(x) : "l"(p), "r"(ok), "r"(z) : "memory"'),
+    ("{ .reg .pred p; setp.ne.b32 p, %0, 0; @p cp.async.ca.shared.global.L2::128B [%1], [%2], %3; }",
+     ':: "r"(ok), "r"(s), "l"(p), "n"(16) : "memory"'),
+    ("{ .reg .u64 smem_ptr; cvta.to.shared.u64 smem_ptr, %1; cvt.u32.u64 %0, smem_ptr; }", ': "=r"(s) : "l"(p)'),
+    ("ld.global.acquire.gpu.b32 %0, [%1];", ': "=r"(x) : "l"(p) : "memory"'),
+    ("ld.relaxed.gpu.global.L1::no_allocate.s32 %0, [%1];", ': "=r"(x) : "l"(p) : "memory"'),
+    ("ld.global.nc.L1::no_allocate.L2::256B.v4.s32 {%0,%1,%2,%3}, [%4];",
+     ': "=r"(x), "=r"(x), "=r"(x), "=r"(x) : "l"(p) : "memory"'),
+    ("atom.add.release.gpu.global.s32 %0, [%1], %2;", ': "=r"(x) : "l"(p), "r"(v) : "memory"'),
+    ("red.release.gpu.global.add.s32 [%0], %1;", ':: "l"(p), "r"(v) : "memory"'),
+    ("red.global.v4.f32.add [%0], {%1, %1, %1, %1};", ':: "l"(p), "f"(v) : "memory"'),
+    ("{ .reg .f16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low; }", ': "=f"(x) : "r"(h)'),
+    ("{ .reg .b32 %%rx; .reg .pred %%px; elect.sync %%rx|%%px, %2; @%%px mov.s32 %1, 1; mov.s32 %0, %%rx; }",
+     ': "+r"(lane), "+r"(is) : "r"(0xffffffff)'),
+    ("{ .reg .b32 remAddr32; mapa.shared::cluster.u32 remAddr32, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [remAddr32]; }",
+     ':: "r"(a), "r"(b) : "memory"'),
+    ("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;", ': "=l"(x)'),
+    ("prefetch.tensormap [%0];", ':: "l"(p) : "memory"'),
+    ("lop3.b32 %0, %1, %2, %3, %4;", ': "=r"(x) : "r"(a), "n"(1), "n"(2), "n"((0xf0 & 0xcc) | 0xaa)'),
+    ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %2, %2, %2}, {%2, %2}, {%3, %3};",
+     ': "=r"(x), "=r"(y) : "r"(a), "r"(c)'),
+    ("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint"
+     " [%0], [%1, {%4, %4, %4}], [%2], %3, %5;", ':: "r"(a), "l"(p), "r"(b), "h"(m), "r"(c), "l"(h) : "memory"'),
+    ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];",
+     ':: "r"(a), "l"(p), "r"(n), "r"(b) : "memory"'),
+    ("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2, %3; selp.b32 %0, 1, 0, p; }",
+     ': "=r"(x) : "r"(b), "r"(ph), "r"(ticks) : "memory"'),
+    ("{ .reg .pred p; setp.ne.s32 p, %1, 0; vote.ballot.sync.b32 %0, p, %2; }",
+     ': "=r"(x) : "r"(v), "r"(mask)'),
+    ("fma.rn.bf16x2 %0, %1, %2, %3;", ': "=r"(x) : "r"(a), "r"(b), "r"(c)'),
+    ("mov.u64 %0, %globaltimer;", ': "=l"(x)'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ptx", "operands"), WILD, ids=[p[:60] for p, _ in WILD])
+def test_ptx_of_other_peoples_kernels(ptx: str, operands: str) -> None:
+    assert found(ptx, operands) == []
+
+
 BAD = [
     ("add.u32 %0, %0, %1;", ': "=r"(x) : "r"(a)', '%0 is read by add.u32 but is marked "=": write "+"'),
     (MMA, ': "=f"(d0), "+f"(d1), "+f"(d2), "+f"(d3) : "r"(a), "r"(a), "r"(a), "r"(a), "r"(b), "r"(b)', '"="'),

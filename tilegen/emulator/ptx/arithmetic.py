@@ -211,6 +211,7 @@ def _lop3(op: Operation) -> str:
 
 
 def _prmt(op: Operation) -> str:
+    op.arrange(("b32",), ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16"))
     op.type("b32")
     kind = op.take("f4e", "b4e", "rc8", "ecl", "ecr", "rc16") or "index"
     d, *sources = op.operands(4)

@@ -37,6 +37,7 @@ def cp(op: Operation) -> str:
 
 
 def _copy(op: Operation) -> str:
+    op.arrange(("ca", "cg"), _SHARED, ("global",), ("L2::",))
     cache = op.need("ca", "cg")
     op.need(*_SHARED[:2])
     op.need("global")

@@ -31,6 +31,7 @@ _FORMS: dict[str, set[tuple[str, str, str]]] = {
 
 
 def _mma(op: Operation) -> str:
+    op.arrange(("sync",), ("aligned",), tuple(_FORMS), ("row", "col"), ("satfinite",), tuple(TYPES))
     op.need("sync")
     op.need("aligned")
     shape = op.need(*_FORMS)

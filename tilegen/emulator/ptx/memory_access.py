@@ -50,6 +50,10 @@ def _policy(op: Operation, operands: list[Operand]) -> None:
 
 
 def _ordered(op: Operation, *words: str) -> str:
+    op.arrange(
+        ("weak", "volatile", *words), _SCOPES, [x for x in _SPACES if x], (*_CACHES, "L1::", "L2::"),
+        ("nc",), ("v2", "v4", "v8"), _TYPES.split(),
+    )  # fmt: skip
     order = op.take("weak", "volatile", *words)
     if order in words:
         op.need(*_SCOPES)
@@ -113,35 +117,46 @@ _ATOMICS = {
 
 
 def _atomic(op: Operation) -> str:
-    order = op.take("relaxed", "acquire", "release", "acq_rel")
+    returns = op.ins.opcode == "atom"
+    names = [x for x in _ATOMICS if returns or x not in ("exch", "cas")]
+    types = sorted({x for group in _ATOMICS.values() for x in group.split()})
+    orders = ("relaxed", "acquire", "release", "acq_rel")
+    op.arrange(
+        orders, _SCOPES, [x for x in _SPACES if x], names, ("noftz",), ("L2::cache_hint",),
+        ("v2", "v4", "v8"), types,
+    )  # fmt: skip
+    order = op.take(*orders)
     op.take(*_SCOPES)
     where = space(op)
-    name = op.need(
-        *(
-            _ATOMICS
-            if op.ins.opcode == "atom"
-            else [x for x in _ATOMICS if x not in ("exch", "cas")]
-        )
-    )
+    name = op.need(*names)
     op.take("noftz")
     policy = op.take("L2::cache_hint")
-    type_ = op.type(_ATOMICS[name])
-    count = (3 if name == "cas" else 2) + (op.ins.opcode == "atom") + bool(policy)
-    operands = list(op.operands(count))
+    count = _vector(op)
+    vectors = count > 1 and where in ("global", "generic") and name == "add"
+    type_ = op.type("f32 f16x2 bf16x2" if vectors else _ATOMICS[name])
+    if count > 1 and (not vectors or count * type_.bits > 128):
+        raise op.refused(f"{op.ins.name}: atomics on such a vector are not known to the emulator")
+    operands = list(op.operands((3 if name == "cas" else 2) + returns + bool(policy)))
     if policy:
         _policy(op, [operands.pop()])
-    result = operands.pop(0) if op.ins.opcode == "atom" else None
-    place, b = operands[0], op.value(operands[1], type_)
+    results = parts(operands.pop(0)) if returns else ()
+    place, sources = operands[0], parts(operands[1])
+    if len(sources) != count or (returns and len(results) != count):
+        raise op.refused(f"{op.ins.name} takes {count} registers")
     c = op.value(operands[2], type_) if name == "cas" else "0"
     op.touches_memory()
     word = f"{name}_" if name in ("and", "or", "xor") else name
-    # Without a .sem an atomic is relaxed.
-    call = (
-        f"tg_ptx::atomic<tg_ptx::{type_.name}, tg_ptx::Atomic::{word}>(tg_ptx::Space::{where}, "
-        f"{address(op, where, place)}, {b}, {c}, "
-        f'tg_ptx::Order::{_ORDERS[order or "relaxed"]}, "{op.ins.opcode}", {op.line})'
-    )
-    return op.store(result, type_, call) if result is not None else f"{call};"
+    at = address(op, where, place)
+    out = []
+    for i, source in enumerate(sources):
+        # Without a .sem an atomic is relaxed.
+        call = (
+            f"tg_ptx::atomic<tg_ptx::{type_.name}, tg_ptx::Atomic::{word}>(tg_ptx::Space::{where}, "
+            f"{at} + {i * type_.bits // 8}, {op.value(source, type_)}, {c}, "
+            f'tg_ptx::Order::{_ORDERS[order or "relaxed"]}, "{op.ins.opcode}", {op.line})'
+        )
+        out.append(op.store(results[i], type_, call) if returns else f"{call};")
+    return " ".join(out)
 
 
 def _prefetch(op: Operation) -> str:
@@ -176,6 +191,7 @@ def _fence(op: Operation) -> str:
         op.need("release")
         op.need("cluster")
     else:
+        op.arrange(("sc", "acq_rel", "acquire", "release"), _SCOPES)
         op.take("sc", "acq_rel", "acquire", "release")
         op.need(*_SCOPES)
     op.operands(0)

@@ -139,6 +139,7 @@ _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 def _comparison(op: Operation) -> tuple[str, str, str]:
     """What setp and set begin with: the comparison, how it is combined, .ftz."""
+    op.arrange(_COMPARES, ("and", "or", "xor"), ("ftz",), tuple(TYPES))
     name = op.need(*_COMPARES)
     join = op.take("and", "or", "xor")
     return name, join, op.flag("ftz")

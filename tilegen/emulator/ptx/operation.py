@@ -20,6 +20,21 @@ class Operation:
 
     # ---- modifiers
 
+    def arrange(self, *groups: Sequence[str]) -> None:
+        """Bring the modifiers into the document's order: ptxas takes many in any, and kernels use that.
+
+        A word that ends in ``::`` stands for all that start with it. What is in no group comes first,
+        to be refused by name.
+        """
+
+        def rank(word: str) -> int:
+            for place, group in enumerate(groups):
+                if any(word == x or (x.endswith("::") and word.startswith(x)) for x in group):
+                    return place
+            return -1
+
+        self._left.sort(key=rank)
+
     def take(self, *options: str) -> str:
         """The next modifier if it is one of these, else an empty string."""
         if self._left and self._left[0] in options:

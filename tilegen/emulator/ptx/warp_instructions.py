@@ -14,6 +14,7 @@ def _with_flag(op: Operation, d: Operand, call: str, type_: str = "b32") -> str:
 
 
 def _shfl(op: Operation) -> str:
+    op.arrange(("sync",), ("up", "down", "bfly", "idx"), ("b32",))
     op.need("sync")
     kind = op.need("up", "down", "bfly", "idx")
     op.need("b32")
@@ -24,6 +25,7 @@ def _shfl(op: Operation) -> str:
 
 
 def _vote(op: Operation) -> str:
+    op.arrange(("sync",), ("all", "any", "uni", "ballot"), ("pred", "b32"))
     op.need("sync")
     kind = op.need("all", "any", "uni", "ballot")
     type_ = op.need("b32" if kind == "ballot" else "pred")
