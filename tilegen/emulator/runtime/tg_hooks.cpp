@@ -52,12 +52,7 @@ void access_global(const Place& at, uint32_t bytes, Touch how) {
     note_output(*buffer, at, offset, bytes);
   else if (buffer->written && how == Touch::atomic)
     for (size_t i = offset; i < offset + bytes; i++) buffer->written[i / 8] |= 1u << (i % 8);
-  size_t from = offset + reinterpret_cast<uintptr_t>(buffer->start) % 4;
-  Shadow* words = buffer->shadows->words + from / 4;
-  if (how == Touch::read && from % 4 == 0 && bytes == 4 && current == &fibers[current->linear] &&
-      touch_settled(*words, false, site_of(at.line, at.pc)))
-    return;
-  touch(*buffer->shadows, at, from, bytes, how);
+  touch(*buffer->shadows, at, offset + reinterpret_cast<uintptr_t>(buffer->start) % 4, bytes, how);
 }
 
 void access(const Place& at, uint32_t bytes, Touch how) {
@@ -87,19 +82,44 @@ __attribute__((noinline)) void hook_any(void* p, uint32_t bytes, Touch how, cons
   access({p, 0, pc}, bytes, how);
 }
 
-// A vector access of n bytes must lie at a multiple of n, as the hardware wants it. Whole words of
-// shared memory, which most accesses are, take the short way.
+// One place of the text mostly goes to one array; which, is remembered for a few places.
+constexpr uint32_t remembered = 64;
+Buffer* recent[remembered];
+
+inline bool settled_words(Shadow* words, uint32_t bytes, Touch how, uint32_t site) {
+  for (uint32_t n = 0; n < bytes / 4; n++)
+    // What has been noted of the first words is noted again by the long way, which changes nothing.
+    if (!touch_settled(words[n], how == Touch::write, site)) return false;
+  return true;
+}
+
+inline bool settled_global(uint8_t* p, uint32_t bytes, Touch how, uint32_t site) {
+  Buffer*& known = recent[site / 4 % remembered];
+  if (!known || p < known->start || size_t(p - known->start) + bytes > known->size) {
+    known = find_buffer(p);
+    return false;
+  }
+  if (known->elements || (known->written && how != Touch::read)) return false;
+  size_t offset = size_t(p - known->start);
+  if (reinterpret_cast<uintptr_t>(known->start) % 4) return false;
+  return settled_words(known->shadows->words + offset / 4, bytes, how, site);
+}
+
+// A vector access of n bytes must lie at a multiple of n, as the hardware wants it. Whole words that
+// nobody disputes, which most accesses are to, take the short way.
 template <uint32_t bytes, bool aligned>
 inline void hook(void* p, Touch how, const void* pc) {
-  size_t offset = size_t(static_cast<uint8_t*>(p) - shared_start);
-  if (launch.banks && offset < shared_size && current) bank_note(uint32_t(offset), bytes, site_of(0, pc));
-  if (bytes >= 4 && offset < shared_size && offset % bytes == 0 && current &&
-      offset + bytes <= shared_size) {
-    Shadow* words = shared_shadows.words + offset / 4;
-    uint32_t n = 0;
-    while (n < bytes / 4 && touch_settled(words[n], how == Touch::write, site_of(0, pc))) n++;
-    if (n == bytes / 4) return;
-    // What has been noted of the first words is noted again, which changes nothing.
+  uint8_t* at = static_cast<uint8_t*>(p);
+  size_t offset = size_t(at - shared_start);
+  uint32_t site = site_of(0, pc);
+  bool words = bytes >= 4 && reinterpret_cast<uintptr_t>(p) % bytes == 0;
+  if (offset < shared_size) {
+    if (launch.banks && current) bank_note(uint32_t(offset), bytes, site);
+    if (words && offset + bytes <= shared_size && current &&
+        settled_words(shared_shadows.words + offset / 4, bytes, how, site))
+      return;
+  } else if (words && current && !in_stacks(p) && settled_global(at, bytes, how, site)) {
+    return;
   }
   hook_any(p, bytes, how, pc, aligned);
 }

@@ -281,8 +281,10 @@ void run_block(Dim3 index, void (*kernel)()) {
     fiber.waits_for = nullptr;
     fiber.ready = nullptr;
     fiber.wait_line = 0;
-    prepare(&fiber, stacks + fiber.linear * stack_bytes + guard_bytes, stack_bytes - guard_bytes,
-            fiber_main);
+    // Stacks begin at different places of their pages, or all would want the same cache lines.
+    size_t shift = fiber.linear * 192 % guard_bytes;
+    prepare(&fiber, stacks + fiber.linear * stack_bytes + guard_bytes,
+            stack_bytes - guard_bytes - shift, fiber_main);
   }
   shuffle_warps();
   run_next(nullptr);

@@ -39,21 +39,19 @@
 
 // ---- indices -----------------------------------------------------------------------------------
 
-TG_DEVICE uint3 tg_thread_index() {
-  const tg::Dim3& at = tg::current->index;
-  return {at.x, at.y, at.z};
-}
-TG_DEVICE uint3 tg_block_index() { return {tg::block_index.x, tg::block_index.y, tg::block_index.z}; }
-TG_DEVICE dim3 tg_block_size() {
-  return dim3(tg::launch.block.x, tg::launch.block.y, tg::launch.block.z);
-}
-TG_DEVICE dim3 tg_grid_size() {
-  return dim3(tg::launch.grid.x, tg::launch.grid.y, tg::launch.grid.z);
-}
-#define threadIdx (tg_thread_index())
-#define blockIdx (tg_block_index())
-#define blockDim (tg_block_size())
-#define gridDim (tg_grid_size())
+// Constant for as long as a thread lives, whatever it calls in between: the compiler may keep them.
+#define TG_INDEX(name, from)                                                        \
+  __attribute__((const)) TG_DEVICE unsigned tg_##name##_x() { return (from).x; }    \
+  __attribute__((const)) TG_DEVICE unsigned tg_##name##_y() { return (from).y; }    \
+  __attribute__((const)) TG_DEVICE unsigned tg_##name##_z() { return (from).z; }
+TG_INDEX(thread, tg::current->index)
+TG_INDEX(block, tg::block_index)
+TG_INDEX(block_size, tg::launch.block)
+TG_INDEX(grid_size, tg::launch.grid)
+#define threadIdx (uint3{tg_thread_x(), tg_thread_y(), tg_thread_z()})
+#define blockIdx (uint3{tg_block_x(), tg_block_y(), tg_block_z()})
+#define blockDim (dim3(tg_block_size_x(), tg_block_size_y(), tg_block_size_z()))
+#define gridDim (dim3(tg_grid_size_x(), tg_grid_size_y(), tg_grid_size_z()))
 #define warpSize 32
 
 // ---- synchronisation ---------------------------------------------------------------------------
