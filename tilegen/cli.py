@@ -31,7 +31,7 @@ from tilegen.build import (
     write_atomically,
 )
 from tilegen.build import compile as compile_source
-from tilegen.emulator.command import emulate
+from tilegen.emulate import emulate
 from tilegen.errors import (
     BackendError,
     CompileError,

@@ -18,7 +18,7 @@ CORE = ROOT / "tilegen"
 # section 2 of the design; `TYPE_CHECKING` imports are names only and may point either way.
 ORDER = [
     "errors", "dtypes", "layout", "hardware", "spec", "plan", "rules", "backend", "host_arrays",
-    "registry", "tiling", "bounds", "lower", "render", "kernel", "build", "emulator", "testing",
+    "registry", "tiling", "bounds", "lower", "render", "kernel", "build", "emulator", "emulate", "testing",
     "verify", "report", "draw", "choose", "__init__", "cli", "__main__",
 ]  # fmt: skip
 
