@@ -37,7 +37,9 @@ def launch(name: str, text: str | None = None, sizes: tuple[int, int, int] = SIZ
     about = LAUNCHES[name]
     m, n, k = sizes
     random = np.random.default_rng(7)
-    a, b = (random.integers(-3, 4, shape).astype(about.get("types", "f4")) for shape in ((m, k), (k, n)))
+    a, b = (
+        random.integers(-3, 4, shape).astype(about.get("types", "f4")) for shape in ((m, k), (k, n))
+    )
     c = np.full((m, n), np.nan, np.float32)
     tiles_m, tiles_n = -(-m // about["tile"][0]), -(-n // about["tile"][1])
     grid: tuple[int, ...] = (tiles_m, tiles_n) if about.get("swapped") else (tiles_n, tiles_m)

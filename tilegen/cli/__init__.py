@@ -18,6 +18,7 @@ from tilegen.cli.benching import bench
 from tilegen.cli.building import build, verify
 from tilegen.cli.cache import cache_clear, cache_size, cache_where
 from tilegen.cli.choosing import choose
+from tilegen.cli.emulating import emulate
 from tilegen.cli.explaining import diff, plan, schema, targets
 from tilegen.cli.failures import (
     FINE,
@@ -42,7 +43,7 @@ app = typer.Typer(
 cache_app = typer.Typer(rich_markup_mode=None, help="The disk cache of compiled kernels.")
 app.add_typer(cache_app, name="cache")
 
-for command in (init, choose, build, plan, diff, verify, bench, targets, schema):
+for command in (init, choose, build, plan, diff, verify, bench, emulate, targets, schema):
     app.command()(command)
 cache_app.command("path")(cache_where)
 cache_app.command("size")(cache_size)
