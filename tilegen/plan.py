@@ -59,6 +59,9 @@ class Formula:
                 node.op = ast.FloorDiv()
         return compile(tree, "<formula>", "eval")
 
+    def __reduce__(self) -> tuple[type[Formula], tuple[str]]:
+        return Formula, (self.text,)  # compiled code cannot be pickled
+
     def __call__(self, **names: int) -> int:
         return int(eval(self._code, {"__builtins__": {}}, names))
 

@@ -153,6 +153,7 @@ class VectorFragment:
         warp_rows, warp_cols = roles.order(spec.warp)
         counts_c = roles.order((warp_rows, warp_cols // vector))
         per_vector = use.accumulators // (rows * wide)
+        turned = CONTIGUOUS[roles.cols][getattr(spec.layout, roles.cols)] == "k"
         one, many = (1, vector) if not roles.swapped else (vector, 1), warp_cols // vector
         scalar = Fragment(warp_rows, bk, 1, 1, (1, 1))
         panel = Fragment(many, bk, vector, wide * per_vector, (vector, 1))
@@ -233,11 +234,12 @@ class VectorFragment:
                     roles.cols,
                     "global",
                     "private",
-                    "vector_load",
-                    vector,
-                    bk * warp_cols // vector,
+                    # A column is turned into the panel element by element.
+                    "element_load" if turned else "vector_load",
+                    1 if turned else vector,
+                    bk * warp_cols // (1 if turned else vector),
                     CONTIGUOUS[roles.cols][getattr(spec.layout, roles.cols)],
-                    transposes=CONTIGUOUS[roles.cols][getattr(spec.layout, roles.cols)] == "k",
+                    transposes=turned,
                 ),
                 Copy(
                     roles.rows,

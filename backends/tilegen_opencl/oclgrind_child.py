@@ -1,0 +1,77 @@
+"""The process that :mod:`tilegen_opencl.oclgrind` starts: solves the problems that it is handed.
+
+It reads ``request`` in the folder of its argument and leaves ``answer`` there. Errors of tilegen are
+answers too; anything else ends the process with a traceback, which the parent reports.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tilegen.errors import LaunchError, TilegenError, VerifyError
+from tilegen.hardware import Arch
+from tilegen.kernel import Kernel
+from tilegen.render import KernelSource
+from tilegen.testing import Outcome, Problem, check_problem
+
+from .device import OpenCLDevice
+from .runtime import opencl
+
+
+def device(arch: Arch) -> OpenCLDevice:
+    """oclgrind's device as one of the plan's own arch."""
+    cl: Any = opencl()
+    platform = next(p for p in cl.get_platforms() if p.name.strip() == "Oclgrind")
+    handle = platform.get_devices()[0]
+    return OpenCLDevice(handle, handle.name.strip(), "oclgrind", arch, platform.version.strip())
+
+
+def only(source: KernelSource, entry: str) -> KernelSource:
+    """The source as if this main entry were the only one."""
+    names = [e.name for e in source.plan.main_entries]
+    if entry not in names:
+        raise LaunchError(f"entry {entry!r} is none of {', '.join(names)}")
+    kept = tuple(e for e in source.plan.entries if e.role != "main" or e.name == entry)
+    return replace(source, plan=replace(source.plan, entries=kept))
+
+
+def solve(
+    source: KernelSource, problems: Sequence[Problem], entry: str | None
+) -> tuple[VerifyError | None, tuple[Outcome, ...]]:
+    """The first mismatch, and the outcomes of the problems before it."""
+    if entry is not None:
+        source = only(source, entry)
+    machine = device(source.plan.arch)
+    limit = int(machine.handle.local_mem_size)
+    for each in source.plan.entries:
+        if each.shared_bytes > limit:
+            raise LaunchError(
+                f"{each.name} needs {each.shared_bytes} bytes of local memory and oclgrind has {limit}"
+            )
+    binary = machine.compile(source)
+    kernel = Kernel(binary, machine, machine.load(binary))
+    outcomes: list[Outcome] = []
+    for problem in problems:
+        try:
+            outcomes.append(check_problem(kernel, problem))
+        except VerifyError as error:
+            return error, tuple(outcomes)
+    return None, tuple(outcomes)
+
+
+def main(folder: Path) -> None:
+    source, problems, entry = pickle.loads((folder / "request").read_bytes())
+    try:
+        answer: Any = solve(source, problems, entry)
+    except TilegenError as error:
+        answer = error
+    (folder / "answer").write_bytes(pickle.dumps(answer))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
