@@ -64,7 +64,7 @@ class OpenCLDevice:
     def toolchain(self) -> Toolchain:
         return Toolchain("OpenCL", f"{self.driver} for {self.name}", FLAGS, device=self)
 
-    def compile(self, source: KernelSource) -> KernelBinary:
+    def compile(self, source: KernelSource, flags: str = FLAGS) -> KernelBinary:
         """Build the text for this device."""
         cl = _cl()
         # The plain binding: tilegen's own cache knows the text, and pyopencl's would hide the log.
@@ -72,13 +72,13 @@ class OpenCLDevice:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the log says the same
-                program.build(FLAGS.encode(), [self.handle])
+                program.build(flags.encode(), [self.handle])
         except cl.Error as error:
             log = program.get_build_info(self.handle, cl.program_build_info.LOG)
             raise CompileError(
                 f"{self.name} refuses the text of {source.name}",
                 compiler=str(self.toolchain()),
-                flags=FLAGS,
+                flags=flags,
                 log=str(log or error).strip("\0\n "),
             ) from None
         log = str(program.get_build_info(self.handle, cl.program_build_info.LOG) or "").strip(
@@ -88,7 +88,7 @@ class OpenCLDevice:
         resources = {
             entry.name: self._resources(cl.Kernel(program, entry.name)) for entry in source.entries
         }
-        return KernelBinary(source, binary, log, resources, self.toolchain(), FLAGS)
+        return KernelBinary(source, binary, log, resources, self.toolchain(), flags)
 
     def _resources(self, kernel: Any) -> Resources:
         info = _cl().kernel_work_group_info
@@ -264,7 +264,11 @@ class HostSession:
             return replace(operand, handle=None)
         start = operand.address - low
         if self._device.shares_host_memory:
-            handle = _cl().SVM(_bytes_at(low, high - low))
+            # A view is given as its owner's memory and an offset, as on a device that copies nothing.
+            first, last = _span(_owner(array))
+            if (operand.address - first) % array.dtype.itemsize == 0:
+                low, high = min(first, low), max(last, high)
+            handle, start = _cl().SVM(_bytes_at(low, high - low)), operand.address - low
             return replace(operand, handle=handle, offset=start // array.dtype.itemsize)
         handle, lead = self._copied(low, high)
         if writes:
@@ -355,6 +359,16 @@ def _span(array: np.ndarray) -> tuple[int, int]:
     low: int
     low, high = np.lib.array_utils.byte_bounds(array)
     return (low, high) if array.size else (low, low)
+
+
+def _owner(array: np.ndarray) -> np.ndarray:
+    """The outermost array whose memory this one is a view of."""
+    owner, base = array, array.base
+    while base is not None:
+        if isinstance(base, np.ndarray):
+            owner = base
+        base = getattr(base, "base", None)
+    return owner
 
 
 def _bytes_at(address: int, count: int) -> np.ndarray:

@@ -1,0 +1,86 @@
+"""The problems that every mutant is run on: the contract's cases in the sizes of one plan's tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilegen.plan import KernelPlan
+from tilegen.testing import Broadcast, Problem, View
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One problem and where its arrays lie.
+
+    Attributes
+    ----------
+    problem : Problem
+    exact, front : bool
+        See :class:`tilegen.mutation.memory.Guarded`.
+    """
+
+    problem: Problem
+    exact: bool = False
+    front: bool = False
+
+
+# No two operands alike, so that a stride taken for another one shows.
+WIDE = {o: View(pad=16 * i, multiple=16) for i, o in enumerate(("a", "b", "c", "d", "residual"), 1)}
+ODD = {o: View(pad=i, offset=i) for i, o in enumerate(("a", "b", "c", "d", "residual"), 1)}
+TIGHT = {o: View() for o in ODD}
+
+
+def trials(plan: KernelPlan) -> list[Trial]:
+    """The trials for one plan; the ones that find the most come first."""
+    bm, bn, bk = plan.block
+    stages = plan.spec.stages
+    batch = 3 if plan.spec.batch == "strided" else None
+
+    def whole(extent: int) -> int:
+        return -(-extent // 16) * 16
+
+    edge = Problem(bm + 3, bn + 5, 2 * bk + 1, batch=batch, alpha=2, beta=-1, views=ODD, seed=1)
+    wide = replace(edge, m=2 * bm, n=2 * bn, k=(stages + 1) * bk, beta=2, views=WIDE)
+    out: list[Trial] = [
+        Trial(edge, exact=True),
+        Trial(wide),
+        Trial(replace(edge, alpha=1, beta=0, values="position", m=2 * bm + 1, n=bn - 1 or 1, k=bk + bm)),
+        Trial(replace(wide, m=whole(bm + 1), n=whole(bn + 1), k=whole(bk + 1), views=TIGHT, seed=2)),
+        Trial(replace(edge, m=max(1, bm - 1), n=2 * bn + 1, k=3 * bk - 1, views=WIDE, beta=0.5)),
+        # More than eight rows of tiles, and a rest: they run in groups.
+        Trial(replace(edge, m=9 * bm + 1, n=2 * bn + 1, k=max(2, bk // 2))),
+        Trial(replace(edge, m=2 * bm + 1, n=9 * bn + 1, k=max(2, bk // 2))),
+        Trial(replace(edge, k=0), front=True),
+        Trial(replace(edge, k=0, alpha=float("nan"), beta=0)),
+        Trial(replace(wide, alpha=0, poison_ab=True)),
+        Trial(replace(edge, alpha=0, beta=0, poison_ab=True, poison_c=True)),
+        Trial(replace(edge, beta=0, poison_c=True), exact=True),
+        Trial(replace(wide, beta=0, poison_c=True, in_place=True)),
+        Trial(replace(edge, in_place=True, seed=2), front=True),
+        Trial(replace(edge, alpha=1, specials=True)),
+        Trial(replace(wide, alpha=1, specials=True)),
+        Trial(replace(edge, m=1, n=1, k=1, alpha=1), exact=True),
+        Trial(replace(edge, m=1, n=2 * bn + 3, k=bk - 1 or 1, views=TIGHT), exact=True),
+        Trial(replace(edge, m=2 * bm + 3, n=1, k=bk + 1, views=TIGHT), exact=True),
+        Trial(replace(edge, m=bm, n=bn, k=stages * bk, views=TIGHT, beta=1), exact=True),
+        Trial(replace(wide, values="normal", alpha=0.5, beta=1.5, k=2 * bk + 3)),
+        Trial(replace(edge, values="normal", alpha=-1.5, beta=0, seed=2)),
+    ]
+    axes: tuple[Broadcast, ...] = ("rows", "cols", "all", *(("batch",) if batch else ()))
+    for axis in axes:
+        for operand in "abc":
+            views = {**TIGHT, operand: View(broadcast=axis)}
+            out.append(Trial(replace(edge, views=views)))
+    if batch:
+        out += [Trial(replace(wide, batch=2, seed=4)), Trial(replace(edge, batch=1))]
+        # A row of tiles of each batch, so that the place in the batch and in the grid differ.
+        out.append(Trial(replace(edge, batch=5, m=2 * bm + 1, k=2, seed=3), exact=True))
+    return out
+
+
+def race_problems(plan: KernelPlan) -> list[Problem]:
+    """Few and small ones for a checker that is slow: a whole tile, edges, both kinds of strides."""
+    bm, bn, bk = plan.block
+    batch = 2 if plan.spec.batch == "strided" else None
+    edge = Problem(bm + 1, bn + 1, 2 * bk + 1, batch=batch, beta=2.0, views=ODD)
+    return [edge, replace(edge, m=bm, n=bn, k=3 * bk, views=WIDE)]

@@ -1,0 +1,271 @@
+"""From specs to a kill rate: mutants, verdicts, and what is known of the survivors."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tilegen import registry
+from tilegen.backend import Device
+from tilegen.errors import BackendError, CompileError, LaunchError, VerifyError
+from tilegen.lower import lower
+from tilegen.render import KernelSource, emit
+from tilegen.spec import TileSpec
+
+from .explained import EQUIVALENT, Explanation, read
+from .language import RaceChecker, Support
+from .operators import Mutant, mutants
+from .pool import Pool, Verdict
+from .problems import race_problems
+from .worker import COMPILES_NOT, SURVIVED, Task
+
+RACES = "race checker"
+# What the unchanged text may take, with the start of the runtime; then what a mutant may.
+FIRST_SECONDS = 120.0
+SPARE_SECONDS = 2.0
+
+
+@dataclass
+class Judged:
+    """A mutant and what became of it.
+
+    Attributes
+    ----------
+    mutant : Mutant
+        As it stands in the first source that holds it.
+    source : KernelSource
+    verdict : Verdict
+        The last one: a mutant that survives in one source is tried in the next that holds it.
+    explanation : Explanation or None
+        Of a survivor.
+    tried : int
+        In how many sources.
+    """
+
+    mutant: Mutant
+    source: KernelSource
+    verdict: Verdict
+    explanation: Explanation | None = None
+    tried: int = 1
+
+    @property
+    def survived(self) -> bool:
+        return self.verdict.kind == SURVIVED
+
+    def to_dict(self) -> dict[str, Any]:
+        m, e = self.mutant, self.explanation
+        return {
+            "kernel": self.source.name,
+            "template": self.source.plan.template,
+            "operator": m.operator,
+            "function": m.function,
+            "line": m.line,
+            "before": m.before,
+            "after": m.after,
+            "verdict": self.verdict.kind,
+            "detail": self.verdict.detail,
+            "seconds": round(self.verdict.seconds, 3),
+            "explained": None if e is None else {"kind": e.kind, "reason": e.reason},
+        }
+
+
+@dataclass
+class Result:
+    """What a run found.
+
+    Attributes
+    ----------
+    sources : list of KernelSource
+    judged : list of Judged
+    device : str
+    seconds : float
+    jobs : int
+    race_checked : bool
+    """
+
+    sources: list[KernelSource]
+    device: str
+    jobs: int
+    race_checked: bool
+    judged: list[Judged] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def compiled(self) -> list[Judged]:
+        """Those that count: a mutant that no compiler takes has tested nothing."""
+        return [j for j in self.judged if j.verdict.kind != COMPILES_NOT]
+
+    @property
+    def survivors(self) -> list[Judged]:
+        return [j for j in self.judged if j.survived]
+
+    @property
+    def unexplained(self) -> list[Judged]:
+        return [j for j in self.survivors if j.explanation is None]
+
+    def rate(self, *, without_equivalent: bool = False) -> float:
+        """Killed of those that compile; or of those that also mean something else."""
+        counted = [
+            j
+            for j in self.compiled
+            if not (without_equivalent and j.explanation and j.explanation.kind == EQUIVALENT)
+        ]
+        return sum(not j.survived for j in counted) / len(counted) if counted else 1.0
+
+    def kinds(self) -> Counter[str]:
+        """How many fell to what, survivors included."""
+        return Counter(j.verdict.kind for j in self.judged)
+
+
+def support_of(backend: str) -> Support:
+    """What the backend brings; raises ``BackendError`` where it brings nothing."""
+    plugin = registry.get(backend)
+    mutation = getattr(plugin, "mutation", None)
+    if mutation is None:
+        raise BackendError(f"backend {backend} describes no language to the mutation operators")
+    support: Support = mutation()
+    return support
+
+
+def mutate(
+    specs: Sequence[TileSpec],
+    backend: str,
+    device: Device,
+    *,
+    sample: int | None = None,
+    seed: int = 0,
+    jobs: int = 2,
+    told: Callable[[int, int], None] = lambda done, of: None,
+) -> Result:
+    """Mutate the texts of specs and run every mutant until something shows.
+
+    Parameters
+    ----------
+    specs : sequence of TileSpec
+        A mutant that several of their texts hold is killed once.
+    backend : str
+    device : Device
+    sample : int, optional
+        So many mutants, drawn with ``seed``; left out, all.
+    jobs : int
+        Processes.
+    told : callable
+        Is called with how many are judged, of how many.
+
+    Raises
+    ------
+    PlanError
+        For a spec that cannot be lowered.
+    VerifyError
+        If an unchanged text fails: then nothing could be said of its mutants.
+    """
+    start = time.perf_counter()
+    support = support_of(backend)
+    explanations = read(support.explained)
+    sources = [emit(lower(spec, backend, device.arch)) for spec in specs]
+    result = Result(sources, device.name, jobs, support.races is not None)
+    places = gathered(sources, support)
+    keys = list(places)
+    if sample is not None and sample < len(keys):
+        keys = sorted(random.Random(seed).sample(keys, sample), key=list(places).index)
+    with Pool(jobs) as pool:
+        limits = _sane(pool, sources, device)
+        judged = _native(pool, keys, places, limits, device, told)
+    result.judged = [judged[key] for key in keys]
+    for one in result.survivors:
+        one.explanation = _explained(explanations, one)
+    if support.races is not None:
+        _race_checked(support.races, result.unexplained, jobs)
+    result.seconds = time.perf_counter() - start
+    return result
+
+
+Places = dict[Any, list[tuple[KernelSource, Mutant]]]
+
+
+def gathered(sources: Sequence[KernelSource], support: Support) -> Places:
+    """Every mutant by its key, with the sources that hold it."""
+    places: Places = {}
+    for source in sources:
+        for mutant in mutants(source.text, support.language):
+            places.setdefault(mutant.key, []).append((source, mutant))
+    return places
+
+
+def _sane(pool: Pool, sources: Sequence[KernelSource], device: Device) -> dict[str, float]:
+    """Processor time for a mutant of each source, measured on the unchanged text, which must pass."""
+    limits: dict[str, float] = {}
+    # Twice, the second time without the start of the runtime and the first compilation.
+    tasks = [(s, Task(s, text, device.selector, FIRST_SECONDS)) for s in sources for text in (None, s.text)]
+    for source, verdict in pool.run(tasks):
+        if verdict.kind != SURVIVED:
+            raise VerifyError(
+                f"nothing was mutated: {verdict.detail or verdict.kind}"
+                if verdict.kind == "unfit"
+                else f"nothing was mutated: the unchanged text of {source.name} ends with {verdict.kind}"
+            )
+        limits[source.digest] = max(limits.get(source.digest, 0.0), verdict.seconds)
+    return {digest: SPARE_SECONDS + 2 * seconds for digest, seconds in limits.items()}
+
+
+def _native(
+    pool: Pool,
+    keys: Sequence[Any],
+    places: Places,
+    limits: dict[str, float],
+    device: Device,
+    told: Callable[[int, int], None],
+) -> dict[Any, Judged]:
+    """Verdicts of the device: each mutant in one source after another, until it is killed."""
+    judged: dict[Any, Judged] = {}
+    order = sorted(
+        ((key, i) for key in keys for i in range(len(places[key]))),
+        # Source by source, so that a process keeps its trials; survivors again in the later ones.
+        key=lambda pair: pair[1],
+    )
+
+    def tasks() -> Iterator[tuple[Any, Task]]:
+        for key, i in order:
+            if i and not judged[key].survived:
+                continue
+            source, mutant = places[key][i]
+            yield (key, i), Task(source, mutant.apply(source.text), device.selector, limits[source.digest])
+
+    for (key, i), verdict in pool.run(tasks()):
+        source, mutant = places[key][i]
+        if verdict.kind == "unfit":
+            raise VerifyError(verdict.detail)
+        if i == 0:
+            judged[key] = Judged(mutant, source, verdict)
+        else:
+            judged[key].tried += 1
+            if verdict.kind != COMPILES_NOT:
+                judged[key].verdict = verdict
+        told(len(judged), len(keys))
+    return judged
+
+
+def _explained(explanations: Sequence[Explanation], one: Judged) -> Explanation | None:
+    template = one.source.plan.template
+    return next((e for e in explanations if e.fits(template, one.mutant)), None)
+
+
+def _race_checked(races: RaceChecker, survivors: Sequence[Judged], jobs: int) -> None:
+    """Survivors that nothing explains go through the checker that sees every access."""
+
+    def check(one: Judged) -> None:
+        source = replace(one.source, text=one.mutant.apply(one.source.text))
+        try:
+            found = races(source, race_problems(source.plan))
+        except (CompileError, LaunchError) as error:
+            found = [str(error)]
+        if found:
+            one.verdict = Verdict(RACES, found[0][:400], 0.0)
+
+    with ThreadPoolExecutor(jobs) as threads:
+        list(threads.map(check, survivors))
