@@ -314,7 +314,9 @@ def make_arrays(problem: Problem, spec: TileSpec, memory: Memory | None = None) 
             length = p.m if step.along == "m" else p.n
             each = count if count is not None and p.seed % 2 else 1
             values = _values(rng, p, operand_type(spec, step.op), (each, 1, length), step.op)
-            vectors = values[:, 0].astype(DTYPES[operand_type(spec, step.op)].numpy)
+            kind = operand_type(spec, step.op)
+            placed, _ = _place(values, kind, "row", p.view(step.op), each, memory=memory)
+            vectors = placed[:, 0]
             # One vector for each batch, or one for all of them.
             extras[step.op] = vectors if count is not None and p.seed % 2 else vectors[0]
         elif step.op == "residual":

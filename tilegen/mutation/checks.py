@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,12 +16,13 @@ from tilegen.kernel import Kernel
 from tilegen.testing import apply_epilogue, check_problem
 from tilegen.tiling import operand_type
 
-from .memory import Guarded, sparse
+from .memory import sparse
 from .problems import trials
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tilegen.plan import KernelPlan
     from tilegen.spec import TileSpec
 
 # Over 31 bits, and a multiple of every vector, so that all entries take it.
@@ -30,41 +31,47 @@ Apart = Literal["rows", "batches", "start"]
 
 
 class Checks:
-    """The trials of one kernel's plan, and which entry takes which.
+    """The trials of one kernel's plan, each on the entries that take it.
 
     Parameters
     ----------
-    binary : KernelBinary
-        Of the unchanged text: its trials are run, and must pass.
+    plan : KernelPlan
     device : Device
-
-    Raises
-    ------
-    VerifyError
-        If the unchanged text fails, or an entry takes no trial.
+    taken : sequence of int, optional
+        What :meth:`sound` found before, in another process.
     """
 
-    def __init__(self, binary: KernelBinary, device: Device) -> None:
-        self.device, self.plan = device, binary.source.plan
-        entries = [e.name for e in self.plan.main_entries]
-        self._trials = [(t, e) for t in trials(self.plan) for e in entries]
+    def __init__(self, plan: KernelPlan, device: Device, taken: Sequence[int] = ()) -> None:
+        self.device, self.plan, self.taken = device, plan, list(taken)
+        self._trials = [(t, e.name) for t in trials(plan) for e in plan.main_entries]
         self._far: list[Apart] = []
+        # Where a device copies host arrays, the far ones are too large to be copied.
+        if plan.arch.kind == "cpu":
+            self._far = ["rows", "start"]
+            if plan.spec.batch == "strided":
+                self._far.append("batches")
+
+    def sound(self, binary: KernelBinary) -> list[int]:
+        """Run the unchanged text, which must pass; the trials that an entry takes, by number.
+
+        Raises
+        ------
+        VerifyError
+            If it fails, or an entry takes no trial.
+        """
         kernels = self._kernels(binary)
-        taken = []
-        for trial, entry in self._trials:
+        self.taken = []
+        for number, (trial, entry) in enumerate(self._trials):
             try:
-                check_problem(kernels[entry], trial.problem, Guarded(exact=trial.exact, front=trial.front))
+                check_problem(kernels[entry], trial.problem, trial.memory)
             except LaunchError:
                 continue
-            taken.append((trial, entry))
-        self._trials = taken
-        if idle := set(entries) - {entry for _, entry in taken}:
+            self.taken.append(number)
+        entries = {e.name for e in self.plan.main_entries}
+        if idle := entries - {self._trials[number][1] for number in self.taken}:
             raise VerifyError(f"no trial runs the entry {', '.join(sorted(idle))} of {self.plan.name}")
-        # Where a device copies host arrays, the far ones are too large to be copied.
-        if self.plan.arch.kind == "cpu":
-            batched = self.plan.spec.batch == "strided"
-            self._far = ["rows", "start", *(("batches",) if batched else ())]  # type: ignore[list-item]
         self.run(binary)
+        return self.taken
 
     def _kernels(self, binary: KernelBinary) -> dict[str, Kernel]:
         """A kernel for each entry that has it alone, so that a launch has no choice."""
@@ -85,12 +92,12 @@ class Checks:
             For the first fault. One that ends the process shows by that.
         """
         kernels = self._kernels(binary)
-        for trial, entry in self._trials:
-            check_problem(kernels[entry], trial.problem, Guarded(exact=trial.exact, front=trial.front))
+        for trial, entry in (self._trials[number] for number in self.taken):
+            check_problem(kernels[entry], trial.problem, trial.memory)
         for apart in self._far:
             for kernel in kernels.values():
                 check_far(kernel, apart)
-        return len(self._trials) + len(self._far) * len(kernels)
+        return len(self.taken) + len(self._far) * len(kernels)
 
 
 def check_far(kernel: Kernel, apart: Apart) -> None:

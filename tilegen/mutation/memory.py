@@ -28,21 +28,25 @@ class Guarded:
         lies as near to it as the alignment asked for allows.
     front : bool
         Whether the array lies at the front guard page instead.
+    margin : int
+        Bytes before and behind the array that may be touched, so that a fault close by is seen in
+        what was read or written and does not cost the process.
     """
 
-    def __init__(self, *, exact: bool = False, front: bool = False) -> None:
+    def __init__(self, *, exact: bool = False, front: bool = False, margin: int = 0) -> None:
         self.exact, self.front = exact, front
+        self.margin = -(-margin // PAGE) * PAGE
         self._protect = ctypes.CDLL(None, use_errno=True).mprotect
         self._protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
     def room(self, lead: int, size: int) -> tuple[NDArray[Any], int]:
         """See :class:`tilegen.testing.Memory`."""
-        inner = max(PAGE, -(-(size + lead + BOUNDARY) // PAGE) * PAGE)
+        inner = max(PAGE, -(-(size + lead + BOUNDARY) // PAGE) * PAGE) + 2 * self.margin
         memory = mmap.mmap(-1, inner + 2 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         whole = np.frombuffer(memory, np.uint8)
         for guard in (0, inner + PAGE):
             self._set(whole.ctypes.data + guard, PAGE, NONE)
-        start = inner - size
+        start = inner - self.margin - size
         if self.front:
             start = lead
         elif not self.exact:

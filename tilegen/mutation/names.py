@@ -32,15 +32,14 @@ SERIES = (
 
 
 def sisters(name: str, known: Collection[str]) -> Iterator[str]:
-    """The known names that differ from this one in one part, in the order of the series.
-
-    Parts are what underscores divide, and a last digit behind a dot is not one.
-    """
+    """The known names that differ from this one in one part: the next of its series first."""
     parts = re.split(r"(_)", name)
     for place, part in enumerate(parts):
         for series in SERIES:
             if part in series:
-                for other in series:
+                # The next one first, round the end.
+                at = series.index(part)
+                for other in (*series[at + 1 :], *series[:at]):
                     changed = "".join([*parts[:place], other, *parts[place + 1 :]])
-                    if other != part and changed in known:
+                    if changed in known:
                         yield changed

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from .language import Language
 from .names import sisters
@@ -27,11 +29,12 @@ class Mutant:
     before, after : str
         The code that was changed and what it became, white space closed up; of a change inside a
         long line, the whole line.
-    around : str
-        The lines before and behind, by which the same place is known in another text.
     start, end : int
         What is replaced: characters of the unchanged text.
     replacement : str
+    key : tuple of str
+        The same for the same change at the same place of a template, whatever numbers another
+        kernel has there.
     """
 
     operator: str
@@ -39,15 +42,10 @@ class Mutant:
     line: int
     before: str
     after: str
-    around: str = field(repr=False)
     start: int = field(repr=False)
     end: int = field(repr=False)
     replacement: str = field(repr=False)
-
-    @property
-    def key(self) -> tuple[str, str, str, str, str]:
-        """The same for the same change at the same place of another kernel."""
-        return self.operator, self.function, self.before, self.after, self.around
+    key: tuple[str, ...] = field(repr=False)
 
     def apply(self, text: str) -> str:
         """The changed text."""
@@ -191,7 +189,7 @@ def name(code: Code) -> Iterator[Change]:
                 words = {t.text for t in code.tokens[function.start : function.body[1]]}
                 known[function.name] = frozenset((words | code.constants) - functions)
             others = known[function.name]
-        for sister in sisters(word, others - {function.name}):
+        for sister in islice(sisters(word, others - {function.name}), 2):
             yield i, i, sister
 
 
@@ -268,39 +266,47 @@ def mutants(text: str, language: Language, operators: tuple[str, ...] = tuple(OP
     code = Code(text, language)
     seen: dict[str, Mutant] = {}
     for operator in operators:
+        turns: Counter[tuple[int, int]] = Counter()
         for first, last, replacement in OPERATORS[operator](code):
-            mutant = _mutant(code, operator, first, last, replacement)
+            mutant = _mutant(code, operator, first, last, replacement, turns[first, last])
+            turns[first, last] += 1
             seen.setdefault(mutant.apply(text), mutant)
     return sorted(seen.values(), key=lambda m: (m.start, m.end, m.operator, m.replacement))
 
 
-def _mutant(code: Code, operator: str, first: int, last: int, replacement: str) -> Mutant:
+def _mutant(
+    code: Code, operator: str, first: int, last: int, replacement: str, turn: int
+) -> Mutant:
     start, end = code.tokens[first].start, code.tokens[last].end
     top, bottom = code.lines_of(start, end)
     function = code.function_at(first)
     before = code.text[top:bottom]
     after = code.text[top:start] + replacement + code.text[end:bottom]
+    above = code.text[:top].rstrip().rpartition("\n")[2]
+    below = code.text[bottom:].lstrip().partition("\n")[0]
+    name = function.name if function else "enum"
+    # A number that is one more differs from kernel to kernel; that it is the first change does not.
+    changed = str(turn) if operator == "literal" else replacement
+    place = (name, before[: start - top], before, changed, above, below)
     return Mutant(
         operator=operator,
-        function=function.name if function else "enum",
+        function=name,
         line=code.line(start),
         before=_closed(before),
         after=_closed(after),
-        around=_closed(_neighbour(code.text[:top].rstrip(), -1))
-        + " | "
-        + _closed(_neighbour(code.text[bottom:].lstrip(), 0)),
         start=start,
         end=end,
         replacement=replacement,
+        key=(operator, str(last - first), *map(_numberless, place)),
     )
+
+
+def _numberless(text: str) -> str:
+    return re.sub(r"\d+", "#", _closed(text))
 
 
 def _closed(text: str) -> str:
     return " ".join(text.split())
-
-
-def _neighbour(text: str, which: int) -> str:
-    return text.splitlines()[which] if text else ""
 
 
 __all__ = ["HEADS", "OPERATORS", "Mutant", "mutants"]

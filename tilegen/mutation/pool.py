@@ -31,11 +31,14 @@ class Verdict:
     detail : str
     seconds : float
         Processor time that it took.
+    taken : tuple of int
+        Of the unchanged text: the trials that its entries take.
     """
 
     kind: str
     detail: str
     seconds: float
+    taken: tuple[int, ...] = ()
 
 
 @dataclass

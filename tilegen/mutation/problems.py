@@ -7,6 +7,11 @@ from dataclasses import dataclass, replace
 from tilegen.plan import KernelPlan
 from tilegen.testing import Broadcast, Problem, View
 
+from .memory import Guarded
+
+# Most faulty indices stay within this many bytes, and are seen without the cost of a new process.
+MARGIN = 1 << 18
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -16,17 +21,24 @@ class Trial:
     ----------
     problem : Problem
     exact, front : bool
+    margin : int
         See :class:`tilegen.mutation.memory.Guarded`.
     """
 
     problem: Problem
     exact: bool = False
     front: bool = False
+    margin: int = 0
+
+    @property
+    def memory(self) -> Guarded:
+        return Guarded(exact=self.exact, front=self.front, margin=self.margin)
 
 
+OPERANDS = ("a", "b", "c", "d", "residual", "bias", "scale")
 # No two operands alike, so that a stride taken for another one shows.
-WIDE = {o: View(pad=16 * i, multiple=16) for i, o in enumerate(("a", "b", "c", "d", "residual"), 1)}
-ODD = {o: View(pad=i, offset=i) for i, o in enumerate(("a", "b", "c", "d", "residual"), 1)}
+WIDE = {o: View(pad=16 * i, multiple=16) for i, o in enumerate(OPERANDS, 1)}
+ODD = {o: View(pad=i, offset=i) for i, o in enumerate(OPERANDS, 1)}
 TIGHT = {o: View() for o in ODD}
 
 
@@ -42,6 +54,8 @@ def trials(plan: KernelPlan) -> list[Trial]:
     edge = Problem(bm + 3, bn + 5, 2 * bk + 1, batch=batch, alpha=2, beta=-1, views=ODD, seed=1)
     wide = replace(edge, m=2 * bm, n=2 * bn, k=(stages + 1) * bk, beta=2, views=WIDE)
     out: list[Trial] = [
+        Trial(edge, margin=MARGIN),
+        Trial(wide, margin=MARGIN),
         Trial(edge, exact=True),
         Trial(wide),
         Trial(replace(edge, alpha=1, beta=0, values="position", m=2 * bm + 1, n=bn - 1 or 1, k=bk + bm)),

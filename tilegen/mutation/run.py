@@ -22,12 +22,12 @@ from .language import RaceChecker, Support
 from .operators import Mutant, mutants
 from .pool import Pool, Verdict
 from .problems import race_problems
-from .worker import COMPILES_NOT, SURVIVED, Task
+from .worker import COMPILES_NOT, SURVIVED, UNFIT, Task
 
 RACES = "race checker"
 # What the unchanged text may take, with the start of the runtime; then what a mutant may.
 FIRST_SECONDS = 120.0
-SPARE_SECONDS = 2.0
+SPARE_SECONDS = 1.0
 
 
 @dataclass
@@ -37,10 +37,10 @@ class Judged:
     Attributes
     ----------
     mutant : Mutant
-        As it stands in the first source that holds it.
     source : KernelSource
+        The first one that holds it; of a killed mutant, the one in which it fell: what survives
+        in one source is tried in the next that holds it.
     verdict : Verdict
-        The last one: a mutant that survives in one source is tried in the next that holds it.
     explanation : Explanation or None
         Of a survivor.
     tried : int
@@ -174,8 +174,8 @@ def mutate(
     if sample is not None and sample < len(keys):
         keys = sorted(random.Random(seed).sample(keys, sample), key=list(places).index)
     with Pool(jobs) as pool:
-        limits = _sane(pool, sources, device)
-        judged = _native(pool, keys, places, limits, device, told)
+        known = _sane(pool, sources, device)
+        judged = _native(pool, keys, places, known, device, told)
     result.judged = [judged[key] for key in keys]
     for one in result.survivors:
         one.explanation = _explained(explanations, one)
@@ -197,27 +197,34 @@ def gathered(sources: Sequence[KernelSource], support: Support) -> Places:
     return places
 
 
-def _sane(pool: Pool, sources: Sequence[KernelSource], device: Device) -> dict[str, float]:
-    """Processor time for a mutant of each source, measured on the unchanged text, which must pass."""
-    limits: dict[str, float] = {}
-    # Twice, the second time without the start of the runtime and the first compilation.
-    tasks = [(s, Task(s, text, device.selector, FIRST_SECONDS)) for s in sources for text in (None, s.text)]
+@dataclass(frozen=True)
+class _Known:
+    """Of an unchanged text that passed: its trials, and the processor time that a mutant may take."""
+
+    taken: tuple[int, ...]
+    seconds: float
+
+
+def _sane(pool: Pool, sources: Sequence[KernelSource], device: Device) -> dict[str, _Known]:
+    """Run the unchanged texts, which must pass."""
+    out: dict[str, _Known] = {}
+    tasks = [(s, Task(s, None, device.selector, FIRST_SECONDS)) for s in sources]
     for source, verdict in pool.run(tasks):
         if verdict.kind != SURVIVED:
             raise VerifyError(
-                f"nothing was mutated: {verdict.detail or verdict.kind}"
-                if verdict.kind == "unfit"
-                else f"nothing was mutated: the unchanged text of {source.name} ends with {verdict.kind}"
+                f"nothing was mutated, since the unchanged text of {source.name} fails: "
+                f"{verdict.kind} {verdict.detail}"
             )
-        limits[source.digest] = max(limits.get(source.digest, 0.0), verdict.seconds)
-    return {digest: SPARE_SECONDS + 2 * seconds for digest, seconds in limits.items()}
+        # The trials ran twice, and the runtime may have been started.
+        out[source.digest] = _Known(verdict.taken, SPARE_SECONDS + verdict.seconds)
+    return out
 
 
 def _native(
     pool: Pool,
     keys: Sequence[Any],
     places: Places,
-    limits: dict[str, float],
+    known: dict[str, _Known],
     device: Device,
     told: Callable[[int, int], None],
 ) -> dict[Any, Judged]:
@@ -234,18 +241,19 @@ def _native(
             if i and not judged[key].survived:
                 continue
             source, mutant = places[key][i]
-            yield (key, i), Task(source, mutant.apply(source.text), device.selector, limits[source.digest])
+            k, text = known[source.digest], mutant.apply(source.text)
+            yield (key, i), Task(source, text, device.selector, k.seconds, k.taken)
 
     for (key, i), verdict in pool.run(tasks()):
         source, mutant = places[key][i]
-        if verdict.kind == "unfit":
+        if verdict.kind == UNFIT:
             raise VerifyError(verdict.detail)
         if i == 0:
             judged[key] = Judged(mutant, source, verdict)
         else:
             judged[key].tried += 1
-            if verdict.kind != COMPILES_NOT:
-                judged[key].verdict = verdict
+            if verdict.kind not in (COMPILES_NOT, SURVIVED):
+                judged[key] = replace(judged[key], mutant=mutant, source=source, verdict=verdict)
         told(len(judged), len(keys))
     return judged
 

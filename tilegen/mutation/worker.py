@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tilegen import registry
 from tilegen.backend import Backend, Device
 from tilegen.build import find_device
-from tilegen.errors import CompileError, LaunchError, VerifyError
+from tilegen.errors import CompileError, VerifyError
 from tilegen.render import KernelSource
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ WRONG = "wrong result"
 STRAY = "stray write"
 REFUSED = "launch refused"
 SURVIVED = "survived"
+PASSED = SURVIVED, ""
+UNFIT = "unfit"
+
+Answer = tuple[str, str, float, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -42,12 +46,15 @@ class Task:
         Selector.
     cpu_seconds : float
         After so much processor time the process is ended.
+    taken : tuple of int
+        See :class:`tilegen.mutation.checks.Checks`.
     """
 
     source: KernelSource
     text: str | None
     device: str
     cpu_seconds: float
+    taken: tuple[int, ...] = ()
 
 
 def serve(pipe: Connection, cpu: int | None) -> None:
@@ -63,7 +70,6 @@ def serve(pipe: Connection, cpu: int | None) -> None:
             task = pipe.recv()
         except EOFError:
             return
-        limit_cpu(task.cpu_seconds)
         pipe.send(worker.judge(task))
 
 
@@ -84,25 +90,33 @@ class Worker:
         self._backend: Backend | None = None
         self._device: Device | None = None
 
-    def judge(self, task: Task) -> tuple[str, str, float]:
-        """What became of the text, in which words, and the processor time of it."""
+    def judge(self, task: Task) -> Answer:
+        """What became of the text, in which words, and what it took."""
         before = os.times()
-        kind, detail = self._judge(task)
-        after = os.times()
-        return kind, detail[:400], after.user + after.system - before.user - before.system
-
-    def _judge(self, task: Task) -> tuple[str, str]:
-        if self._checks is None or self._digest != task.source.digest:
-            try:
-                self._prepare(task)
-            except (CompileError, LaunchError, VerifyError) as error:
-                return "unfit", f"the unchanged text of {task.source.name} fails: {error}"
-        if task.text is None:
-            return SURVIVED, ""
-        assert self._checks is not None
-        assert self._device is not None
+        taken: tuple[int, ...] = ()
         try:
-            binary = self._compile(replace(task.source, text=task.text))
+            if self._checks is None or self._digest != task.source.digest:
+                self._prepare(task)
+            before = os.times()
+            limit_cpu(task.cpu_seconds)
+            if task.text is None:
+                kind, detail, taken = *PASSED, self._sound(task)
+            else:
+                kind, detail = self._mutant(replace(task.source, text=task.text))
+        except Exception as error:
+            kind, detail = UNFIT, f"{task.source.name}: {type(error).__name__}: {error}"
+        after = os.times()
+        seconds = after.user + after.system - before.user - before.system
+        return kind, detail[:400], seconds, taken
+
+    def _sound(self, task: Task) -> tuple[int, ...]:
+        assert self._checks is not None
+        return tuple(self._checks.sound(self._compile(task.source)))
+
+    def _mutant(self, source: KernelSource) -> tuple[str, str]:
+        assert self._checks is not None
+        try:
+            binary = self._compile(source)
         except CompileError as error:
             log = error.log or str(error)
             asserted = re.search(self._support().language.assert_log, log)
@@ -111,12 +125,10 @@ class Worker:
             self._checks.run(binary)
         except VerifyError as error:
             return (STRAY if "outside D" in str(error) else WRONG), str(error)
-        except LaunchError as error:
-            return REFUSED, str(error)
         except Exception as error:
-            # A driver tells of a fault in its own classes.
+            # A launch that the core or the driver refuses, the latter in its own classes.
             return REFUSED, f"{type(error).__name__}: {error}"
-        return SURVIVED, ""
+        return PASSED
 
     def _support(self) -> Support:
         support: Any = getattr(self._backend, "mutation")()  # noqa: B009
@@ -133,5 +145,5 @@ class Worker:
         self._checks = None
         self._backend = registry.get(task.source.plan.backend)
         self._device = find_device(self._backend, None, task.device)
-        self._checks = Checks(self._compile(task.source), self._device)
+        self._checks = Checks(task.source.plan, self._device, task.taken)
         self._digest = task.source.digest
