@@ -14,7 +14,7 @@ from tilegen.errors import (
     VerifyError,
 )
 from tilegen.hardware import Arch, Instruction
-from tilegen.kernel import Kernel
+from tilegen.kernel import Kernel, Prepared
 from tilegen.layout import FragmentLayout, Layout
 from tilegen.lower import lower
 from tilegen.plan import Entry, KernelPlan
@@ -37,6 +37,7 @@ __all__ = [
     "LaunchError",
     "Layout",
     "PlanError",
+    "Prepared",
     "Report",
     "SpecError",
     "TileSpec",

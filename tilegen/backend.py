@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tilegen.hardware import Arch
 from tilegen.plan import Argument, Entry, KernelPlan
@@ -66,9 +66,8 @@ class Toolchain:
         return self.missing or f"{self.name} {self.version}".strip()
 
 
-@dataclass(frozen=True)
-class Operand:
-    """One array of a launch, as the device sees it.
+class Operand(NamedTuple):
+    """One array of a launch, as the device sees it (a tuple: it is made on every call).
 
     Attributes
     ----------
@@ -76,9 +75,9 @@ class Operand:
         What the backend passes to the driver.
     offset : int
         Elements from the handle's start to the first element.
-    dtype : numpy.dtype
     address : int
         A number with the alignment of the first element's address.
+    dtype : numpy.dtype
     shape : (int, int, int)
         Batch, rows, columns; a vector has one row.
     strides : (int, int, int)
@@ -87,6 +86,11 @@ class Operand:
         Dimensions of the array as it was given.
     keep : object
         What must live until the launch is done.
+    memory : object
+        Which memory it lies in: equal for two operands that may share elements (``"host"``, a
+        buffer's identity); ``None`` where nothing else can reach it.
+    position : int
+        Byte of that memory at which the first element lies.
     """
 
     handle: Any
@@ -97,6 +101,38 @@ class Operand:
     strides: tuple[int, int, int]
     rank: int
     keep: Any = None
+    memory: Any = None
+    position: int = 0
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First byte of its memory that it reaches, and the one after the last."""
+        return reach(self.position, self.shape, self.strides, self.dtype.itemsize)
+
+
+def reach(
+    position: int, shape: Sequence[int], strides: Sequence[int], size: int
+) -> tuple[int, int]:
+    """The bytes that elements of ``size`` bytes take up: the first, and the one after the last.
+
+    Parameters
+    ----------
+    position : int
+        Byte of the first element.
+    shape, strides : sequence of int
+        Strides in elements; they may be negative.
+    size : int
+        Bytes of one element.
+    """
+    low = high = 0
+    for extent, stride in zip(shape, strides, strict=True):
+        if extent == 0:
+            return position, position
+        if stride < 0:
+            low += (extent - 1) * stride
+        else:
+            high += (extent - 1) * stride
+    return position + low * size, position + (high + 1) * size
 
 
 class Loaded(Protocol):
@@ -110,6 +146,15 @@ class Loaded(Protocol):
         stream: Any,
     ) -> None:
         """Queue one entry; raises ``LaunchError`` if the driver refuses it."""
+
+    def bind(
+        self,
+        entry: Entry,
+        grid: int,
+        arguments: Sequence[tuple[Argument, Any]],
+        stream: Any,
+    ) -> Callable[[], None]:
+        """The same as :meth:`launch`, to be called later and often, from any thread."""
 
 
 class Device(Protocol):
@@ -139,20 +184,27 @@ class Device(Protocol):
 
 
 class Session(Protocol):
-    """One launch's arrays."""
+    """One launch's arrays, or those of a launch that is repeated."""
 
     @property
     def stream(self) -> Any:
         """The stream or queue that the launch uses."""
 
+    @property
+    def alignment(self) -> int:
+        """What :attr:`Operand.address` of a new array is a multiple of."""
+
     def operand(self, name: str, array: Any, *, writes: bool) -> Operand:
         """The array as the device sees it; raises ``LaunchError`` for what it cannot take."""
 
     def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
-        """A new array where the inputs live, its last two axes row- or column-major."""
+        """A new dense array where the inputs live, its last two axes row- or column-major."""
 
     def workspace(self, size: int) -> Any:
         """Bytes that belong to this launch's stream."""
+
+    def begin(self) -> None:
+        """Make the operands' contents ready on the device, before each launch."""
 
     def finish(self) -> None:
         """Bring results back where they are wanted on the host; waits only if it must."""

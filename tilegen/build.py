@@ -19,7 +19,7 @@ from tilegen.errors import BackendError, CompileError, LaunchError, SpecError
 from tilegen.hardware import Arch
 from tilegen.kernel import Kernel
 from tilegen.lower import lower
-from tilegen.plan import _plain
+from tilegen.plan import plain
 from tilegen.render import KernelSource, emit
 from tilegen.spec import TileSpec
 
@@ -250,7 +250,7 @@ def manifest(source: KernelSource, binary: KernelBinary | None) -> dict[str, Any
             "flags": binary.flags,
             "resources": {name: asdict(r) for name, r in binary.resources.items()},
         },
-        "entries": [_plain(entry) for entry in plan.entries],
+        "entries": [plain(entry) for entry in plan.entries],
         "plan": plan.to_dict(),
     }
 

@@ -46,6 +46,20 @@ class DType:
     def is_float(self) -> bool:
         return self.kind == "float"
 
+    @property
+    def smallest(self) -> float:
+        """The value farthest below zero."""
+        return {"float": -self.largest, "signed": -self.largest - 1, "unsigned": 0.0}[self.kind]
+
+    @cached_property
+    def subnormal(self) -> float:
+        """The smallest value above zero; 1 for integers."""
+        if not self.is_float:
+            return 1.0
+        import ml_dtypes
+
+        return float(ml_dtypes.finfo(self.numpy).smallest_subnormal)
+
     @cached_property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype that stores an element."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,9 @@ import numpy as np
 from tilegen.backend import Operand
 from tilegen.dtypes import DTYPES
 from tilegen.errors import LaunchError
+
+# Of arrays made here, in bytes: the widest access of any form.
+ALIGNMENT = 64
 
 
 def host_operand(name: str, array: Any, *, writes: bool, takes: str = "numpy.ndarray") -> Operand:
@@ -29,33 +34,31 @@ def host_operand(name: str, array: Any, *, writes: bool, takes: str = "numpy.nda
     LaunchError
         If it is no array, read-only and to be written, or not aligned to its elements.
     """
-    if not isinstance(array, np.ndarray):
-        raise LaunchError(f"{name}: a {takes} is needed, not {type(array).__name__}")
-    if isinstance(array, np.ma.MaskedArray):
-        raise LaunchError(f"{name}: a masked array's mask would be ignored; pass array.filled(...)")
+    if type(array) is not np.ndarray:
+        if not isinstance(array, np.ndarray):
+            raise LaunchError(f"{name}: a {takes} is needed, not {type(array).__name__}")
+        if isinstance(array, np.ma.MaskedArray):
+            raise LaunchError(
+                f"{name}: a masked array's mask would be ignored; pass array.filled(...)"
+            )
     if writes and not array.flags.writeable:
         raise LaunchError(f"{name}: the array is read-only")
     # Several times faster than array.ctypes.data, and read on every call.
-    size, address = array.dtype.itemsize, array.__array_interface__["data"][0]
+    size, address = array.itemsize, array.__array_interface__["data"][0]
+    if not size:
+        raise LaunchError(f"{name}: its type is {array.dtype}, whose elements have no bytes")
     if any(stride % size for stride in array.strides):
         raise LaunchError(f"{name}: its strides {array.strides} are no multiple of {size} bytes")
-    if array.size and address % size:
+    if address % size and array.size:
         raise LaunchError(f"{name}: it starts at an address that is no multiple of {size} bytes")
-    shape, strides = three_axes(array.shape, tuple(stride // size for stride in array.strides))
+    shape, strides = three_axes(array.shape, [stride // size for stride in array.strides])
     return Operand(
-        handle=address,
-        offset=0,
-        address=address,
-        dtype=array.dtype,
-        shape=shape,
-        strides=strides,
-        rank=array.ndim,
-        keep=array,
+        address, 0, address, array.dtype, shape, strides, array.ndim, array, "host", address
     )
 
 
 def three_axes(
-    shape: tuple[int, ...], strides: tuple[int, ...]
+    shape: Sequence[int], strides: Sequence[int]
 ) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """Shape and strides as (batch, rows, columns); a vector is one row.
 
@@ -71,8 +74,14 @@ def three_axes(
 
 
 def host_empty(shape: tuple[int, ...], dtype: str, majorness: str) -> np.ndarray[Any, Any]:
-    """A new array, its last two axes row- or column-major."""
+    """A new array, its last two axes row- or column-major, at a multiple of ``ALIGNMENT`` bytes.
+
+    NumPy's own arrays lie as ``malloc`` pleases, and which entry runs would be left to chance.
+    """
     kind = DTYPES[dtype].numpy
+    memory = np.empty(math.prod(shape) * kind.itemsize + ALIGNMENT, np.uint8)
+    start = -memory.__array_interface__["data"][0] % ALIGNMENT
     if majorness == "row":
-        return np.empty(shape, kind)
-    return np.swapaxes(np.empty((*shape[:-2], shape[-1], shape[-2]), kind), -1, -2)
+        return np.ndarray(shape, kind, memory, start)
+    turned = np.ndarray((*shape[:-2], shape[-1], shape[-2]), kind, memory, start)
+    return np.swapaxes(turned, -1, -2)

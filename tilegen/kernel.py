@@ -1,44 +1,49 @@
-"""A loaded kernel: checks the arrays of a call, picks the entry that may run on them, launches it."""
+"""A loaded kernel: takes the arrays of a call, picks the entry that may run on them, launches it."""
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tilegen.arguments import CALLED, Fit, check_overlap, fit, scalar
 from tilegen.backend import Device, Loaded, Operand, Session
 from tilegen.dtypes import DTYPES
 from tilegen.errors import LaunchError
 from tilegen.plan import Access, Argument, Entry, KernelPlan
-from tilegen.tiling import (
-    compute_type,
-    epilogue_operands,
-    operand_type,
-)
+from tilegen.tiling import compute_type, epilogue_operands
 
 if TYPE_CHECKING:
     from tilegen.build import KernelBinary
 
-AXES = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n"), "d": ("m", "n"), "residual": ("m", "n")}
+OPTIONS = ("alpha", "beta", "bias", "scale", "residual", "out", "stream")
+# Fits, and choices of one fit, that a kernel remembers; then it starts again.
+REMEMBERED = 256
 
 
-@dataclass(frozen=True)
-class _Strides:
-    """An operand's strides in elements, sorted by what they are for."""
+class _Step(NamedTuple):
+    """One launch, with all values that follow from shapes and strides in place."""
 
-    ld: int
-    step: int
-    batch: int
+    entry: Entry
+    grid: int
+    values: list[Any]
+    late: list[tuple[int, Argument]]
 
 
-@dataclass(frozen=True)
-class _Call:
-    """One launch, resolved."""
+class _Choice(NamedTuple):
+    """The entry for operands at one alignment, and why not those before it."""
 
-    sizes: dict[str, int]
+    entry: Entry
+    refusals: list[tuple[str, str]]
+    workspace: int
+    steps: list[_Step]
+
+
+class _Call(NamedTuple):
+    """One call, resolved."""
+
+    fit: Fit
     operands: dict[str, Operand]
-    strides: dict[str, _Strides]
     scalars: dict[str, Any]
     result: Any
     session: Session
@@ -59,10 +64,12 @@ class Kernel:
         self.device = device
         self._loaded = loaded
         self.plan: KernelPlan = binary.source.plan
-        self._types = {
-            name: DTYPES[operand_type(self.plan.spec, name)].numpy
-            for name in ("a", "b", "c", "d", "bias", "scale", "residual")
-        }
+        self._compute = DTYPES[compute_type(self.plan.spec)]
+        self._common = {value: self._compute.numpy.type(value) for value in (0, 1)}
+        self._wanted = frozenset(epilogue_operands(self.plan.spec))
+        needs = [access.alignment for e in self.plan.main_entries for access in e.accesses]
+        self._boundary = math.lcm(*needs)
+        self._fits: dict[Any, Fit] = {}
 
     @property
     def source(self) -> Any:
@@ -101,7 +108,8 @@ class Kernel:
             What the spec's epilogue asks for.
         residual : array, (M, N), optional
         out : array, (M, N), optional
-            D; left out, a new array where the inputs live.
+            D; left out, a new array where the inputs live. It shares no element with an input,
+            unless it is C or the residual as a whole.
         stream : object, optional
             The backend's stream or queue; left out, its default.
 
@@ -115,277 +123,253 @@ class Kernel:
         LaunchError
             For arrays that do not fit; the message names the operand, what it is and what is needed.
         """
-        call = self._resolve(a, b, c, alpha, beta, bias, scale, residual, out, stream)
-        if call.sizes["M"] and call.sizes["N"] and call.sizes["batch"]:
-            entry, _ = self._choose(call)
-            self._launch(entry, call)
+        given = {"a": a, "b": b, "c": c, "bias": bias, "scale": scale, "residual": residual}
+        call = self._resolve(given, alpha, beta, out, stream)
+        if not call.fit.is_empty:
+            choice = self._choose(call)
+            space = call.session.workspace(choice.workspace) if choice.workspace else None
+            call.session.begin()
+            for step in choice.steps:
+                arguments = _filled(step, call, space)
+                self._loaded.launch(step.entry, step.grid, arguments, call.session.stream)
             call.session.finish()
         return call.result
 
+    def prepare(
+        self,
+        a: Any,
+        b: Any,
+        c: Any = None,
+        *,
+        alpha: float = 1,
+        beta: float = 0,
+        bias: Any = None,
+        scale: Any = None,
+        residual: Any = None,
+        out: Any = None,
+        stream: Any = None,
+    ) -> Prepared:
+        """A call that is checked and resolved once, to be launched often on the same arrays.
+
+        Parameters and errors are those of a call. Nothing is launched yet.
+
+        Returns
+        -------
+        Prepared
+            Called with no arguments, it reads what the arrays hold by then.
+        """
+        given = {"a": a, "b": b, "c": c, "bias": bias, "scale": scale, "residual": residual}
+        call = self._resolve(given, alpha, beta, out, stream)
+        if call.fit.is_empty:
+            return Prepared(self, call, "", [], None)
+        choice = self._choose(call)
+        space = call.session.workspace(choice.workspace) if choice.workspace else None
+        launches = [
+            self._loaded.bind(
+                step.entry, step.grid, _filled(step, call, space), call.session.stream
+            )
+            for step in choice.steps
+        ]
+        return Prepared(self, call, choice.entry.name, launches, space)
+
     def explain(self, a: Any, b: Any, c: Any = None, **options: Any) -> str:
-        """Which entry a call with these arguments takes, and why not the ones before it."""
-        names = ("alpha", "beta", "bias", "scale", "residual", "out", "stream")
-        defaults = {"alpha": 1, "beta": 0}
-        values = [options.pop(name, defaults.get(name)) for name in names]
-        if options:
-            raise LaunchError(f"unknown argument {next(iter(options))!r}")
-        call = self._resolve(a, b, c, *values)
-        if not (call.sizes["M"] and call.sizes["N"] and call.sizes["batch"]):
+        """Which entry a call with these arguments takes, and why not the ones before it.
+
+        Nothing is launched and no D is made.
+        """
+        if unknown := [name for name in options if name not in OPTIONS]:
+            raise LaunchError(f"unknown argument {unknown[0]!r}")
+        given = {"a": a, "b": b, "c": c}
+        given |= {name: options.get(name) for name in ("bias", "scale", "residual")}
+        scalars = options.get("alpha", 1), options.get("beta", 0)
+        call = self._resolve(given, *scalars, options.get("out"), options.get("stream"), make=False)
+        if call.fit.is_empty:
             return "nothing is launched: the output has no elements"
-        entry, refusals = self._choose(call)
-        grid = entry.grid(**call.sizes)
+        entry, refusals, _, steps = self._choose(call)
+        grid = next(step.grid for step in steps if step.entry is entry)
         lines = [f"{name}: {why}" for name, why in refusals]
         return "\n".join([*lines, f"{entry.name}: taken, {grid} blocks of {entry.block} threads"])
 
     def _resolve(
         self,
-        a: Any,
-        b: Any,
-        c: Any,
+        given: dict[str, Any],
         alpha: Any,
         beta: Any,
-        bias: Any,
-        scale: Any,
-        residual: Any,
         out: Any,
         stream: Any,
+        *,
+        make: bool = True,
     ) -> _Call:
-        spec = self.plan.spec
-        given = {"a": a, "b": b, "c": c, "bias": bias, "scale": scale, "residual": residual}
-        wanted = epilogue_operands(spec)
         for name in ("bias", "scale", "residual"):
-            if (given[name] is not None) != (name in wanted):
-                if name in wanted:
+            if (given[name] is not None) != (name in self._wanted):
+                if name in self._wanted:
                     raise LaunchError(f"{name}: the spec's epilogue adds one; pass {name}=...")
                 raise LaunchError(f"{name}: the spec's epilogue has no {name}")
         for name in ("a", "b"):
             if given[name] is None:
                 raise LaunchError(f"{name}: an array is needed, not None")
-        present = [array for array in (*given.values(), out) if array is not None]
+        arrays = {name: array for name, array in given.items() if array is not None}
+        present = [*arrays.values()] if out is None else [*arrays.values(), out]
         session = self.device.session(present, stream)
-        operands: dict[str, Operand] = {}
-        for name, array in given.items():
-            if array is not None:
-                operands[name] = self._operand(session, name, array, writes=False)
-        sizes = self._sizes(operands)
+        operands = {n: session.operand(n, array, writes=False) for n, array in arrays.items()}
+        if out is not None:
+            operands["d"] = session.operand("out", out, writes=True)
+        fitted = self._fit(operands)
         scalars = {"alpha": self._scalar("alpha", alpha), "beta": self._scalar("beta", beta)}
-        if scalars["beta"] != 0 and c is None:
+        if scalars["beta"] != 0 and "c" not in operands:
             raise LaunchError(f"beta = {beta} needs c, which is not given")
-        result = out
-        if out is None:
-            batched = any(operands[name].rank == 3 for name in operands if name in AXES)
-            shape = (sizes["batch"], sizes["M"], sizes["N"])
-            shape_out = shape if batched else shape[1:]
-            result = session.empty(shape_out, spec.types.d, spec.layout.d)
-        operands["d"] = self._operand(session, "d", result, writes=True)
-        self._check_shapes(operands, sizes)
-        strides = {name: self._strides(name, op, sizes) for name, op in operands.items()}
-        self._check_overlap(given, result, out is not None)
-        if "c" not in operands:
-            # Never read where beta is 0, yet the entry wants a pointer.
-            operands["c"] = operands["d"]
-            strides["c"] = strides["d"]
-        return _Call(sizes, operands, strides, scalars, result, session)
-
-    def _operand(self, session: Session, name: str, array: Any, *, writes: bool) -> Operand:
-        operand = session.operand(name, array, writes=writes)
-        wanted = self._types[name]
-        if operand.dtype != wanted:
-            raise LaunchError(
-                f"{name}: its type is {operand.dtype}, and the spec asks for {wanted}"
-            )
-        vector, batched = name in ("bias", "scale"), self.plan.spec.batch == "strided"
-        if operand.rank not in ((1, 2) if vector else (2, 3)):
-            takes = "1, or 2 with a batch" if vector else "2, or 3 with a batch"
-            raise LaunchError(f"{name}: it has {operand.rank} dimensions; it must have {takes}")
-        if vector and operand.rank == 2:
-            if not batched:
-                raise LaunchError(
-                    f'{name}: it has 2 dimensions, and the spec has batch = "none"; '
-                    'batch = "strided" takes (batch, elements)'
-                )
-            (_, count, length), (_, apart, step) = operand.shape, operand.strides
-            operand = replace(operand, shape=(count, 1, length), strides=(apart, 0, step))
-        if operand.rank == 3 and not batched:
-            raise LaunchError(
-                f'{name}: it has 3 dimensions, and the spec has batch = "none"; '
-                'batch = "strided" takes (batch, rows, columns)'
-            )
-        return operand
-
-    def _sizes(self, operands: Mapping[str, Operand]) -> dict[str, int]:
-        a, b = operands["a"].shape, operands["b"].shape
-        if a[2] != b[1]:
-            raise LaunchError(
-                f"a is {a[1]} x {a[2]} and b is {b[1]} x {b[2]}: the K of both must agree"
-            )
-        batches = {op.shape[0] for name, op in operands.items()}
-        if len(batches - {1}) > 1:
-            raise LaunchError(f"the batch counts {sorted(batches)} do not agree")
-        batch = next(iter(batches - {1}), 1)
-        return {"M": a[1], "N": b[2], "K": a[2], "batch": batch, "split_k": self.plan.split_k}
-
-    def _check_shapes(self, operands: dict[str, Operand], sizes: dict[str, int]) -> None:
         spec = self.plan.spec
-        rows_cols = (sizes["M"], sizes["N"])
-        along: dict[str, str | None] = {s.op: s.along for s in spec.epilogue}
-        for name, operand in operands.items():
-            if name in ("c", "d", "residual") and operand.shape[1:] != rows_cols:
-                raise LaunchError(
-                    f"{name}: it is {operand.shape[1]} x {operand.shape[2]}, "
-                    f"and a·b is {rows_cols[0]} x {rows_cols[1]}"
-                )
-            if name in ("bias", "scale"):
-                axis = str(along[name])
-                need = sizes[axis.upper()]
-                if operand.shape[2] != need:
-                    raise LaunchError(
-                        f"{name}: it has {operand.shape[2]} elements, and along {axis} there are "
-                        f"{need}"
-                    )
-        if operands["d"].shape[0] != sizes["batch"]:
-            raise LaunchError(
-                f"d: it has {operands['d'].shape[0]} batches and the inputs have {sizes['batch']}"
-            )
+        if out is not None:
+            check_overlap(operands, fitted.strides)
+        elif make:
+            out = session.empty(fitted.shape, spec.types.d, spec.layout.d)
+            operands["d"] = session.operand("out", out, writes=True)
+        else:
+            kind = DTYPES[spec.types.d].numpy
+            operands["d"] = Operand(None, 0, session.alignment, kind, (0, 0, 0), (0, 0, 0), 2)
+        # Never read where beta is 0, yet the entry wants a pointer.
+        operands.setdefault("c", operands["d"])
+        return _Call(fitted, operands, scalars, out, session)
 
-    def _strides(self, name: str, operand: Operand, sizes: dict[str, int]) -> _Strides:
-        shape, strides = operand.shape, operand.strides
-        if 0 in shape:
-            # No element is ever reached, and NumPy gives such arrays strides of 0.
-            return _Strides(1, 1, 0)
-        # The stride of an axis with at most one element is never used, so it never counts.
-        batch = strides[0] if shape[0] > 1 else 0
-        if min((s for s, extent in zip(strides, shape, strict=True) if extent > 1), default=0) < 0:
-            raise LaunchError(
-                f"{name}: negative strides {strides[1:]} are not taken; copy it first"
-            )
-        if name in ("bias", "scale"):
-            if shape[2] > 1 and strides[2] != 1:
-                raise LaunchError(f"{name}: its stride is {strides[2]} elements; it must be 1")
-            return _Strides(0, 1, batch)
-        key = "d" if name == "residual" else name
-        majorness = getattr(self.plan.spec.layout, key)
-        fast, slow = (2, 1) if majorness == "row" else (1, 2)
-        step = strides[fast] if shape[fast] > 1 else 1
-        ld = strides[slow] if shape[slow] > 1 else max(1, shape[fast])
-        axis = AXES[name][fast - 1]
-        if step not in (0, 1):
-            if strides[slow] == 1:
-                other = "col" if majorness == "row" else "row"
-                raise LaunchError(
-                    f"{name}: it is {other}-major (strides {strides[1]}, {strides[2]}), "
-                    f'and the spec has layout.{key} = "{majorness}"'
-                )
-            raise LaunchError(
-                f"{name}: its stride along {axis} is {step} elements; "
-                f'layout.{key} = "{majorness}" needs 1, or 0 to broadcast'
-            )
-        if name == "residual" and step == 0:
-            raise LaunchError(f"residual: its stride along {axis} is 0; it must be 1")
-        if name == "d":
-            if step == 0 or ld == 0:
-                raise LaunchError("d: a stride of 0 would write one element many times")
-            if shape[slow] > 1 and ld < shape[fast]:
-                raise LaunchError(f"d: its rows overlap (stride {ld} under extent {shape[fast]})")
-            span = (shape[slow] - 1) * ld + shape[fast]
-            if shape[0] > 1 and batch < span and shape[1] and shape[2]:
-                raise LaunchError(f"d: its batches overlap (stride {batch} under {span})")
-        return _Strides(ld, step, batch)
-
-    def _check_overlap(self, given: Mapping[str, Any], result: Any, chosen: bool) -> None:
-        import numpy as np
-
-        if not chosen:
-            return
-        for name, array in given.items():
-            may_be_same = name in ("c", "residual")
-            if array is result and not may_be_same:
-                raise LaunchError(f"out: it overlaps {name} in memory, and would change it midway")
-            if not isinstance(array, np.ndarray) or array is result:
-                continue
-            same = (
-                may_be_same
-                and array.ctypes.data == result.ctypes.data
-                and array.strides == result.strides
-                and array.shape == result.shape
-            )
-            if same or not np.may_share_memory(array, result):
-                continue
-            try:
-                work: Any = 10_000  # NumPy's stubs know the two named limits only
-                shared = np.shares_memory(array, result, max_work=work)
-            except np.exceptions.TooHardError:
-                shared = True
-            if shared:
-                raise LaunchError(f"out: it overlaps {name} in memory, and would change it midway")
+    def _fit(self, operands: dict[str, Operand]) -> Fit:
+        key = tuple([(name, o.dtype, o.shape, o.strides, o.rank) for name, o in operands.items()])
+        found = self._fits.get(key)
+        if found is None:
+            found = fit(self.plan, operands)
+            if len(self._fits) >= REMEMBERED:
+                self._fits.clear()
+            self._fits[key] = found
+        return found
 
     def _scalar(self, name: str, value: Any) -> Any:
-        kind = DTYPES[compute_type(self.plan.spec)]
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
-            raise LaunchError(f"{name} = {value!r} is not a real number")
-        try:
-            number = float(value)
-        except OverflowError:
-            raise LaunchError(f"{name}: it does not fit in {kind.name}") from None
-        if not kind.is_float and not number.is_integer():
-            raise LaunchError(f"{name} = {value} is not whole, and it is taken in {kind.name}")
-        if not kind.is_float and abs(number) > kind.largest:
-            raise LaunchError(f"{name} = {value} does not fit in {kind.name}")
-        import numpy as np
+        if type(value) in (int, float) and value in self._common:
+            return self._common[value]
+        return scalar(self._compute, name, value)
 
-        with np.errstate(over="ignore"):
-            return kind.numpy.type(number if kind.is_float else int(number))
+    def _choose(self, call: _Call) -> _Choice:
+        boundary, choices = self._boundary, call.fit.choices
+        reads_c = bool(call.scalars["beta"] != 0)
+        place = (reads_c, *[o.address % boundary for o in call.operands.values()])
+        found: _Choice | None = choices.get(place)
+        if found is None:
+            found = self._chosen(call, reads_c)
+            if len(choices) >= REMEMBERED:
+                choices.clear()
+            choices[place] = found
+        return found
 
-    def _choose(self, call: _Call) -> tuple[Entry, list[tuple[str, str]]]:
+    def _chosen(self, call: _Call, reads_c: bool) -> _Choice:
         refusals: list[tuple[str, str]] = []
         for entry in self.plan.main_entries:
-            reasons = [r for access in entry.accesses if (r := self._refusal(access, call))]
+            asked = [x for x in entry.accesses if x.operand != "c" or reads_c]
+            reasons = [why for access in asked if (why := _refusal(access, call))]
             if not reasons:
-                return entry, refusals
+                parts = [self.plan.entry(n) for n in (*entry.before, entry.name, *entry.after)]
+                sizes = call.fit.sizes
+                steps = [_step(part, call.fit) for part in parts]
+                return _Choice(entry, refusals, entry.workspace(**sizes), steps)
             refusals.append((entry.name, "; ".join(reasons)))
         raise LaunchError(
             "no entry takes these arrays: " + "; ".join(f"{n}: {w}" for n, w in refusals)
         )
 
-    def _refusal(self, access: Access, call: _Call) -> str:
-        operand, strides = call.operands.get(access.operand), call.strides.get(access.operand)
-        if operand is None or strides is None:
-            return ""
-        if access.operand == "c" and call.scalars["beta"] == 0:
-            return ""
-        name = access.operand
-        if access.unit_step and strides.step != 1:
-            return f"{name} is broadcast along its contiguous axis"
-        if operand.address % access.alignment:
-            return f"{name} starts at an address that {access.alignment} does not divide"
-        for what, stride in (("leading dimension", strides.ld), ("batch stride", strides.batch)):
-            if stride % access.stride_multiple:
-                return f"{name} has a {what} of {stride}, no multiple of {access.stride_multiple}"
-        if access.extent_limit is not None and max(operand.shape) > access.extent_limit:
-            return f"{name} has an extent over {access.extent_limit}"
+
+class Prepared:
+    """A call of a kernel with everything resolved: ``prepared()`` launches it on the same arrays.
+
+    It keeps the arrays alive and reads what they hold at each launch; alpha, beta and the stream
+    stay as they were given. One D serves all launches, and so does one workspace: calls from
+    several threads are as safe as the arrays that they share.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    entry : str
+        The main entry that it launches; empty where D has no elements.
+    out : array
+        Where D is written.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        call: _Call,
+        entry: str,
+        launches: list[Callable[[], None]],
+        workspace: Any,
+    ) -> None:
+        self.kernel, self.entry, self.out = kernel, entry, call.result
+        self._launches, self._session = launches, call.session
+        self._keep = (call.operands, workspace)
+
+    def __repr__(self) -> str:
+        return f"<Prepared {self.entry or 'nothing'} of {self.kernel!r}>"
+
+    def __call__(self) -> Any:
+        """Launch, as a call of the kernel with the same arguments would; returns ``out``.
+
+        Raises
+        ------
+        LaunchError
+            If the driver refuses the launch.
+        """
+        if self._launches:
+            self._session.begin()
+            for launch in self._launches:
+                launch()
+            self._session.finish()
+        return self.out
+
+
+def _refusal(access: Access, call: _Call) -> str:
+    name = access.operand
+    operand, strides = call.operands.get(name), call.fit.strides.get(name)
+    if operand is None or strides is None:
         return ""
+    called = CALLED.get(name, name)
+    if access.unit_step and strides.step != 1:
+        return f"{called} is broadcast along its contiguous axis"
+    if operand.address % access.alignment:
+        return f"{called} starts at an address that {access.alignment} does not divide"
+    for what, stride in (("leading dimension", strides.ld), ("batch stride", strides.batch)):
+        if stride % access.stride_multiple:
+            return f"{called} has a {what} of {stride}, no multiple of {access.stride_multiple}"
+    if access.extent_limit is not None and call.fit.extents[name] > access.extent_limit:
+        return f"{called} has an extent over {access.extent_limit}"
+    return ""
 
-    def _launch(self, entry: Entry, call: _Call) -> None:
-        workspace = entry.workspace(**call.sizes)
-        space = call.session.workspace(workspace) if workspace else None
-        for name in (*entry.before, entry.name, *entry.after):
-            part = self.plan.entry(name)
-            arguments = [(arg, self._value(arg, call, space)) for arg in part.arguments]
-            self._loaded.launch(part, part.grid(**call.sizes), arguments, call.session.stream)
 
-    def _value(self, argument: Argument, call: _Call, workspace: Any) -> Any:
+def _step(entry: Entry, fitted: Fit) -> _Step:
+    """One entry's launch; what each call has of its own is left for :func:`_filled`."""
+    known = dict(fitted.sizes)
+    for name, strides in fitted.strides.items():
+        known |= {
+            f"ld{name}": strides.ld,
+            f"{name}_step": strides.step,
+            f"{name}_batch_stride": strides.batch,
+        }
+    values: list[Any] = []
+    late: list[tuple[int, Argument]] = []
+    for place, argument in enumerate(entry.arguments):
+        if argument.kind in ("size", "stride"):
+            value = argument.value
+            values.append(known[argument.name] if value is None else value(**known))
+        else:
+            values.append(None)
+            late.append((place, argument))
+    return _Step(entry, entry.grid(**fitted.sizes), values, late)
+
+
+def _filled(step: _Step, call: _Call, workspace: Any) -> list[tuple[Argument, Any]]:
+    values = step.values.copy()
+    for place, argument in step.late:
         match argument.kind:
-            case "size":
-                return call.sizes[argument.name]
             case "scalar":
-                return call.scalars[argument.name]
-            case "input" | "output":
-                return call.operands[argument.operand].handle
+                values[place] = call.scalars[argument.name]
             case "offset":
-                return call.operands[argument.operand].offset
+                values[place] = call.operands[argument.operand].offset
             case "workspace":
-                return workspace
-        strides = call.strides[argument.operand]
-        if argument.name.endswith("_step"):
-            return strides.step
-        return strides.batch if argument.name.endswith("_batch_stride") else strides.ld
+                values[place] = workspace
+            case _:
+                values[place] = call.operands[argument.operand].handle
+    return list(zip(step.entry.arguments, values, strict=True))

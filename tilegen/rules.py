@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch, Instruction
 from tilegen.plan import RegisterUse, SharedTile
 from tilegen.spec import TileSpec
@@ -141,6 +142,31 @@ def features_present(c: Candidate) -> Iterator[Violation]:
         )
 
 
+def epilogue_fits_its_type(c: Candidate) -> Iterator[Violation]:
+    """An epilogue of whole numbers has only steps that stay whole."""
+    kind = c.spec.types.compute
+    if DTYPES[kind].is_float:
+        return
+    for i, step in enumerate(c.spec.epilogue):
+        if step.op in ("gelu", "gelu_tanh", "silu", "scale"):
+            yield Violation(
+                "epilogue",
+                f"epilogue[{i}].op",
+                step.op,
+                f"the epilogue is computed in {kind}, which {step.op} would leave; bias, relu, clamp "
+                "and residual stay in it, and types.d = f32, s8 or u8 makes it one of f32",
+            )
+        for bound in ("low", "high"):
+            value = getattr(step, bound)
+            if value is not None and not (value.is_integer() and abs(value) <= DTYPES[kind].largest):
+                yield Violation(
+                    "epilogue",
+                    f"epilogue[{i}].{bound}",
+                    value,
+                    f"the epilogue is computed in {kind}, so it must be a whole number of it",
+                )
+
+
 def pins_known(c: Candidate) -> Iterator[Violation]:
     """Every pin of this backend has a name and a value that the form knows."""
     known = c.form.pins(c.arch)
@@ -251,6 +277,7 @@ def registers_fit(c: Candidate) -> Iterator[Violation]:
 RULES: tuple[Rule, ...] = (
     types_offered,
     features_present,
+    epilogue_fits_its_type,
     pins_known,
     warps_tile_the_block,
     instructions_tile_the_warp,

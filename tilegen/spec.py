@@ -76,6 +76,11 @@ class Types(_PerOperand):
     c: TypeName = "f32"
     d: TypeName = Field(default="f32", description="the output; left out, the type of C")
 
+    @property
+    def compute(self) -> str:
+        """The type of alpha, beta and the epilogue: the accumulator's, or f32 to requantise s32."""
+        return "f32" if self.acc == "s32" and self.d != "s32" else self.acc
+
 
 class Layouts(_PerOperand):
     """Row- or column-major, for each operand."""

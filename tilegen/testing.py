@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tilegen import registry
 from tilegen.bounds import growth
-from tilegen.dtypes import DTYPES
+from tilegen.dtypes import DTYPES, DType
 from tilegen.errors import VerifyError
 from tilegen.hardware import Arch
 from tilegen.lower import find_arch
@@ -341,6 +341,8 @@ def _values(
     dtype = DTYPES[kind]
     if p.values == "normal" and dtype.is_float:
         return rng.standard_normal(shape)
+    if p.values == "normal" and dtype.bits == 8:
+        return rng.integers(int(dtype.smallest), int(dtype.largest) + 1, shape).astype(np.float64)
     if p.values == "position" and operand == "a":
         batch, rows, cols = shape
         return np.broadcast_to(np.eye(rows, cols), (batch, rows, cols)).copy()
@@ -411,21 +413,24 @@ def _place(
 def reference(
     problem: Problem, spec: TileSpec, arrays: Arrays, *, c: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """D in float64 from the rounded operands, and the magnitude |alpha||A||B| + |beta||C|.
+    """D from the rounded operands, and the magnitude |alpha||A||B| + |beta||C|.
+
+    In float64, or in NumPy's longest type where the kernel itself sums in f64.
 
     Parameters
     ----------
     c : array, optional
         C as it was before the call, where D is written over it.
     """
-    a, b = arrays.a.astype(np.float64), arrays.b.astype(np.float64)
+    wide = np.longdouble if spec.types.acc == "f64" else np.float64
+    a, b = arrays.a.astype(wide), arrays.b.astype(wide)
     shape = arrays.out.shape
     use_ab = problem.alpha != 0 and problem.k > 0
-    if not use_ab:
-        value, magnitude = np.zeros(shape), np.zeros(shape)
-    else:
+    if use_ab:
         with np.errstate(invalid="ignore", over="ignore"):
             value, magnitude = problem.alpha * (a @ b), abs(problem.alpha) * (np.abs(a) @ np.abs(b))
+    else:
+        value, magnitude = np.zeros(shape, wide), np.zeros(shape, wide)
     if problem.beta != 0:
         assert c is not None
         with np.errstate(invalid="ignore"):
@@ -458,7 +463,9 @@ def apply_epilogue(
         elif step.op == "relu":
             value = np.where(value < 0, 0.0, value)
         elif step.op == "clamp":
-            value = np.clip(value, step.low, step.high)
+            # The text's literals are rounded to the type of the epilogue.
+            kind = DTYPES[compute_type(spec)].numpy.type
+            value = np.clip(value, float(kind(step.low)), float(kind(step.high)))
         else:
             value = ACTIVATIONS[step.op](value)
             # Slope of at most 1.13 (gelu), and the accuracy of the formula that the text states.
@@ -513,32 +520,32 @@ def check_problem(kernel: Kernel, problem: Problem, memory: Memory | None = None
     got_array = kernel(arrays.a, arrays.b, arrays.c, **call)
     value, magnitude = reference(problem, spec, arrays, c=c_before)
     _check_guard(arrays, before, spec)
-    acc, out_type = DTYPES[compute_type(spec)], DTYPES[spec.types.d]
-    exact_inputs = problem.values != "normal"
+    acc, compute, out = (DTYPES[t] for t in (spec.types.acc, compute_type(spec), spec.types.d))
     soft = {"gelu", "gelu_tanh", "silu"} & {s.op for s in spec.epilogue}
-    limit = 2.0**24 if acc.name == "f32" else 2.0**31
-    exact = (
-        exact_inputs
-        and not soft
-        and (not magnitude.size or problem.specials or float(np.max(magnitude)) * 2 < limit)
-        and out_type.bits >= 32
-    )
-    # An infinite or missing result must be met as it is.
+    # A sum that is infinite or missing must be met as it is, and has no bound.
     magnitude = np.where(np.isfinite(magnitude), magnitude, 0.0)
-    slack = growth(plan.instruction.family, problem.k) * acc.roundoff * magnitude
+    largest_sum = float(np.max(magnitude)) if magnitude.size else 0.0
+    exact = (
+        problem.values != "normal" or not acc.is_float
+    ) and not soft and largest_sum * 2 < min(_exact_below(acc), _exact_below(compute))
+    rounds = growth(plan.instruction.family, problem.k if acc.is_float else 0)
+    slack = rounds * compute.roundoff * magnitude
     with np.errstate(invalid="ignore", over="ignore"):
         want, slack = apply_epilogue(
             spec, value, np.zeros_like(value) if exact else slack, arrays.extras
         )
-    bound = (
-        np.zeros_like(want)
-        if exact
-        else (slack + out_type.roundoff * np.abs(want) + np.finfo(np.float32).tiny)
-    )
+        if exact:
+            want, bound = rounded(want, out), np.zeros(want.shape)
+        else:
+            want, bound = _within(want, slack, out)
     got = got_array.astype(np.float64)
     with np.errstate(invalid="ignore"):
         error = np.where(got == want, 0.0, got - want)
-        bound = np.where(np.isfinite(want), bound, 0.0)
+    # An infinite or missing result must be met as it is.
+    bound = np.where(np.isfinite(want), bound, 0.0)
+    # A result that may round beyond the largest value of its type may be infinite.
+    over = np.isinf(got) & (got * want > 0) & np.isfinite(want) & (np.abs(want) + bound >= out.largest)
+    error = np.where(over, 0.0, error)
     wrong = ~(np.abs(error) <= bound) & ~(np.isnan(got) & np.isnan(want))
     if wrong.any():
         raise _first_wrong(plan, problem, got, want, bound, wrong)
@@ -550,6 +557,29 @@ def check_problem(kernel: Kernel, problem: Problem, memory: Memory | None = None
     return Outcome(
         float(np.max(np.abs(share))), float(np.mean(share)), got.size, entry, exact=False
     )
+
+
+def _exact_below(kind: DType) -> float:
+    """Whole numbers under this are exact in the type."""
+    return 0.5 / kind.roundoff if kind.is_float else kind.largest + 1.0
+
+
+def rounded(values: NDArray[Any], kind: DType) -> NDArray[Any]:
+    """Values rounded to a type, ties to even, integers saturated (NaN gives 0); as float64."""
+    if kind.is_float:
+        with np.errstate(over="ignore"):
+            return np.asarray(values.astype(kind.numpy).astype(np.float64))
+    return np.clip(np.rint(np.nan_to_num(values, nan=0.0)), kind.smallest, kind.largest)
+
+
+def _within(
+    want: NDArray[Any], slack: NDArray[Any], out: DType
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What a result must lie near, and how near, once it is rounded to its type."""
+    if not out.is_float:
+        return np.clip(want, out.smallest, out.largest), slack + 0.5
+    bound = slack + out.roundoff * np.abs(want) + out.subnormal
+    return want.astype(np.float64), bound.astype(np.float64)
 
 
 def _scalar(value: float, spec: TileSpec) -> float:
@@ -623,5 +653,6 @@ __all__ = [
     "make_arrays",
     "problems",
     "reference",
+    "rounded",
     "specs",
 ]

@@ -22,8 +22,7 @@ CONTIGUOUS = {
 
 def compute_type(spec: TileSpec) -> str:
     """The type of alpha, beta and the epilogue: the accumulator's, or f32 to requantise s32."""
-    acc, out = spec.types.acc, spec.types.d
-    return "f32" if acc == "s32" and out != "s32" else acc
+    return spec.types.compute
 
 
 def operand_type(spec: TileSpec, operand: str) -> str:

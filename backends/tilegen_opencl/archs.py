@@ -4,31 +4,48 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch, Instruction, RegisterFile
 from tilegen.layout import FragmentLayout, Layout
+
+from .types import REGISTER_TYPES, vector_type
 
 SPECIFICATION = "OpenCL C 3.0 Specification, 6.15.2 (fma) and 6.3 (vector types)"
 
 
-def vector_fma(width: int) -> Instruction:
-    """One work-item's multiply-add of a scalar with a vector: a tile of 1 x width x 1."""
+def vector_fma(width: int, acc: str = "f32") -> Instruction:
+    """One work-item's multiply-add of a scalar with a vector: a tile of 1 x width x 1.
+
+    Narrower operands are widened to the accumulation type before they reach it.
+    """
     one = Layout((1,), (0,))
     row = Layout((width,), (1,))
+    name = {"f32": "fma", "f64": "fma_f64_", "s32": "mad_s32_"}[acc]
+    kind = vector_type(REGISTER_TYPES[acc], width)
     return Instruction(
-        name=f"fma{width}" if width > 1 else "fma",
+        name=f"{name}{width}" if width > 1 else name.rstrip("_"),
         m=1,
         n=width,
         k=1,
-        type_a="f32",
-        type_b="f32",
-        type_acc="f32",
+        type_a=acc,
+        type_b=acc,
+        type_acc=acc,
         lanes=1,
         a=FragmentLayout(1, 1, one, one),
         b=FragmentLayout(width, 1, one, row),
         c=FragmentLayout(1, width, one, row),
-        mnemonic=f"fma(float{width if width > 1 else ''})",
+        mnemonic=f"x * y + sum ({kind})" if acc == "s32" else f"fma({kind})",
         doc=SPECIFICATION,
     )
+
+
+# In order of preference: the widest vector that a register holds comes first.
+VECTORS = tuple(
+    vector_fma(width, acc)
+    for acc, widths in (("f32", (16, 8, 4, 2)), ("f64", (8, 4, 2)), ("s32", (16, 8, 4, 2)))
+    for width in widths
+)
+SCALARS = tuple(vector_fma(1, acc) for acc in ("f32", "f64", "s32"))
 
 
 CPU = Arch(
@@ -38,8 +55,8 @@ CPU = Arch(
     max_threads=4096,
     shared_bytes=32768,
     register_files=(RegisterFile("vector", 512, 32),),
-    instructions=(vector_fma(16), vector_fma(8), vector_fma(4), vector_fma(2)),
-    features=frozenset({"fast_fma"}),
+    instructions=VECTORS,
+    features=frozenset({"fast_fma", "fast_fma64", "fp64"}),
     max_access_bytes=64,
     sources={
         "register_files": "Intel 64 and IA-32 Architectures SDM vol. 1, 15.2: 32 ZMM registers",
@@ -55,8 +72,8 @@ GPU = Arch(
     max_threads=256,
     shared_bytes=32768,
     register_files=(RegisterFile("32-bit", 32, 255),),
-    instructions=(vector_fma(1),),
-    features=frozenset({"fast_fma"}),
+    instructions=SCALARS,
+    features=frozenset({"fast_fma", "fast_fma64", "fp64"}),
     max_access_bytes=16,
     sources={
         "lanes": "logical: 32 work-items that are neighbours; no sub-group is assumed",
@@ -89,5 +106,5 @@ def refined(
         return arch
     width = max(4, min(16, vector_width))
     file = RegisterFile("vector", 32 * width, 32 if width == 16 else 16)
-    usable = tuple(i for i in arch.instructions if i.n <= width)
+    usable = tuple(i for i in arch.instructions if i.n * DTYPES[i.type_acc].bits <= 32 * width)
     return replace(arch, register_files=(file,), instructions=usable)

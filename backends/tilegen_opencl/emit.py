@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tilegen.plan import Argument, Entry, KernelPlan
-from tilegen.tiling import CONTIGUOUS, compute_type, epilogue_operands
+from tilegen.tiling import CONTIGUOUS, epilogue_operands, operand_type
 
+from .memory import Load, Memory, Narrowing, Store
 from .roles import Roles
+from .types import (
+    REGISTER_TYPES,
+    STORAGE,
+    converted,
+    multiply_add,
+    value_type,
+    vector_type,
+    widened,
+)
 
-C_TYPES = {"f64": "double", "f32": "float", "i64": "long", "s32": "int"}
+# Sizes and strides; everything else is an element type.
+ARGUMENT_TYPES = {"i64": "long", **REGISTER_TYPES}
 SUFFIX = {"f64": "", "f32": "f"}
 
 
 @dataclass(frozen=True)
-class Width:
-    """One vector width: its type and the spellings of its loads and stores."""
+class Local:
+    """One vector width of local memory: its type and the spellings of its loads and stores."""
 
     width: int
     type: str
     vload: str
     vstore: str
     include: str
-    local_include: str
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,12 @@ class Staged:
     first_range: str
     next_range: str
     vector: int
+    pointer: str
     type: str
+    load: str
+    widened: str
+    widened_type: str
+    vstore: str
     row_stride: int
     swizzle_rows: int
     swizzle_mask: int
@@ -54,19 +69,13 @@ class Step:
     call: str
 
 
-def vector_type(element: str, width: int) -> str:
-    return element if width == 1 else f"{element}{width}"
-
-
-def _width(element: str, width: int) -> Width:
-    kind = "1" if width == 1 else "n"
-    return Width(
+def _local(element: str, width: int) -> Local:
+    return Local(
         width=width,
         type=vector_type(element, width),
         vload=f"vload{width}",
         vstore=f"vstore{width}",
-        include=f"_access_{kind}.cl.j2",
-        local_include=f"_local_{kind}.cl.j2",
+        include=f"_local_{'1' if width == 1 else 'n'}.cl.j2",
     )
 
 
@@ -75,19 +84,23 @@ def _parameter(argument: Argument, aliased: bool) -> str:
         const = "const " if argument.kind == "input" else ""
         # C and D may be one array, and so may the residual and D.
         restrict = "" if aliased else "restrict "
-        return f"__global {const}{C_TYPES[argument.type]} *{restrict}{argument.name}"
-    return f"const {C_TYPES[argument.type]} {argument.name}"
+        return f"__global {const}{STORAGE[argument.type].pointer} *{restrict}{argument.name}"
+    return f"const {ARGUMENT_TYPES[argument.type]} {argument.name}"
 
 
 def parameters(arguments: tuple[Argument, ...]) -> str:
     """A parameter list, a line for the sizes and one for each operand."""
-    lines: list[list[str]] = [[]]
+    lines: list[list[Argument]] = [[]]
     for argument in arguments:
         starts_operand = argument.is_pointer or argument.kind == "scalar"
-        if starts_operand and (not lines[-1] or not lines[-1][-1].startswith("const float")):
+        if starts_operand and not (lines[-1] and lines[-1][-1].kind == "scalar"):
             lines.append([])
-        lines[-1].append(_parameter(argument, argument.operand in ("c", "d", "residual")))
-    return ",\n    ".join(", ".join(line) for line in lines if line)
+        lines[-1].append(argument)
+    return ",\n    ".join(
+        ", ".join(_parameter(a, a.operand in ("c", "d", "residual")) for a in line)
+        for line in lines
+        if line
+    )
 
 
 def _call(entry: Entry, body: tuple[Argument, ...]) -> str:
@@ -119,28 +132,29 @@ def _literal(value: float, compute: str) -> str:
     return f"{float(value)!r}{SUFFIX[compute]}" if compute in SUFFIX else str(int(value))
 
 
-def epilogue_steps(plan: KernelPlan, roles: Roles, compute: str) -> list[Step]:
-    """The calls that turn ``value`` into D's value, in order; ``row`` and ``col`` are its place."""
-    row_axis = "n" if roles.swapped else "m"
-    steps = []
+def epilogue_steps(plan: KernelPlan, roles: Roles) -> tuple[list[Step], list[str]]:
+    """The calls that turn ``value`` into D's value, in order, and the functions they call.
+
+    ``row`` and ``col`` are the value's place in the tile.
+    """
+    row_axis, compute = "n" if roles.swapped else "m", value_type(plan.spec)
+    steps, functions = [], []
     for step in plan.epilogue:
         if step.op in ("bias", "scale"):
-            where = "row" if step.along == row_axis else "col"
-            steps.append(Step(f"{step.op}_along_{where}(value, {step.op}, row, col, count)"))
+            function = f"{step.op}_along_{'row' if step.along == row_axis else 'col'}"
+            call = f"{function}(value, {step.op}, row, col, count)"
         elif step.op == "residual":
-            steps.append(Step("add_residual(value, residual, ldresidual, row, col, count)"))
+            function, call = step.op, "add_residual(value, residual, ldresidual, row, col, count)"
         elif step.op == "clamp":
             assert step.low is not None
             assert step.high is not None
             low, high = _literal(step.low, compute), _literal(step.high, compute)
-            steps.append(Step(f"clamp_between(value, {low}, {high})"))
+            function, call = step.op, f"clamp_between(value, {low}, {high})"
         else:
-            steps.append(Step(f"{step.op}(value)"))
-    return steps
-
-
-# In the order of their definition: the two later ones call the earlier.
-FUNCTIONS = ("relu", "clamp", "silu", "gelu", "gelu_tanh", "bias", "scale", "residual")
+            function, call = step.op, f"{step.op}(value)"
+        steps.append(Step(call))
+        functions.append(f"_epilogue_{function}.cl.j2")
+    return steps, list(dict.fromkeys(functions))
 
 
 SAYS = {
@@ -151,15 +165,16 @@ SAYS = {
 
 
 def context(plan: KernelPlan) -> Mapping[str, Any]:
-    """Everything that the two templates name."""
+    """Everything that every OpenCL template names."""
     spec, roles = plan.spec, Roles.of(plan.spec)
-    element = C_TYPES[spec.types.acc]
-    vector = int(plan.numbers["VECTOR" if not plan.shared else "COL_VECTOR"])
+    element = REGISTER_TYPES[spec.types.acc]
+    value = value_type(spec)
+    staged_form = bool(plan.shared)
+    vector = int(plan.numbers["COL_VECTOR" if staged_form else "VECTOR"])
     body = max((entry.arguments for entry in plan.main_entries), key=len)
-    staged = [_staged(plan, roles, tile.operand) for tile in plan.shared]
-    widths = {vector, *(s.vector for s in staged), *(s.fragment for s in staged)}
-    by_name = {s.operand: s for s in staged}
-    packs_rows = CONTIGUOUS[roles.cols][getattr(spec.layout, roles.cols)] != "k"
+    memory = Memory(spec, aligned=staged_form)
+    steps, functions = epilogue_steps(plan, roles)
+    own = _work_group(plan, roles, memory) if staged_form else _vector_fragment(plan, roles, memory)
     return {
         "R": "N" if roles.swapped else "M",
         "C": "M" if roles.swapped else "N",
@@ -170,47 +185,113 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "batched": spec.batch == "strided",
         "element": element,
         "vector": vector_type(element, vector),
+        "value_element": REGISTER_TYPES[value],
+        "value_vector": vector_type(REGISTER_TYPES[value], vector),
+        "sum_value": converted(spec.types.acc, value, "sum", vector),
         "vload": f"vload{vector}",
         "vstore": f"vstore{vector}",
-        "value_load": f"load_v{vector}",
-        "value_store": f"store_v{vector}",
-        "widths": [_width(element, width) for width in sorted(widths)],
-        "fma": "fma" if "fast_fma" in plan.arch.features else "mad",
+        "multiply_add": multiply_add(spec.types.acc, plan.arch),
         "operands": ["a", "b", "c", "d", *epilogue_operands(spec)],
         "parameters": parameters(body),
         "body_name": f"{spec.name}_tile",
         "entries": [
             {
                 "name": entry.name,
-                "says": SAYS[
-                    "aligned" if plan.shared and entry.variant == "wide" else entry.variant
-                ],
+                "says": SAYS["aligned" if staged_form and entry.variant == "wide" else entry.variant],
                 "parameters": parameters(entry.arguments),
                 "call": _call(entry, body),
                 "wide": "1" if entry.variant == "wide" else "0",
             }
             for entry in plan.main_entries
         ],
-        "steps": epilogue_steps(plan, roles, compute_type(spec)),
-        "functions": [
-            f"_epilogue_{name}.cl.j2" for name in FUNCTIONS if name in {s.op for s in spec.epilogue}
-        ],
-        "pack_include": "_pack_rows.cl.j2" if packs_rows else "_pack_columns.cl.j2",
-        "c_aligned": "aligned" if spec.layout.c == spec.layout.d else "0",
-        "staged": staged,
-        "row_staged": by_name.get(roles.rows),
-        "col_staged": by_name.get(roles.cols),
-        "single_stage": plan.pipeline.stages == 1,
-        "shared_bytes": plan.budget.shared_bytes,
+        "steps": steps,
+        "functions": functions,
+        "unaligned": ", 0" if staged_form else "",
+        "c_load": memory.load("c", value, vector).name,
+        "d_store": memory.store("d", value, vector).name,
+        **_epilogue_operands(plan, memory, value, vector),
         **_strides(roles, plan),
+        **own,
+        # Last, when every part of the text has asked for the functions it calls.
+        "loads": memory.loads,
+        "stores": memory.stores,
+        "narrowings": memory.narrowings,
     }
 
 
-def _staged(plan: KernelPlan, roles: Roles, operand: str) -> Staged:
+def _epilogue_operands(
+    plan: KernelPlan, memory: Memory, value: str, vector: int
+) -> dict[str, str]:
+    """How the epilogue reads its vectors and its matrix, and what it says of them."""
+    out = {}
+    for step in plan.epilogue:
+        if step.op not in ("bias", "scale", "residual"):
+            continue
+        kind = operand_type(plan.spec, step.op)
+        along_cols = step.op == "residual" or step.along == (
+            "m" if plan.spec.layout.d == "col" else "n"
+        )
+        if along_cols:
+            out[f"{step.op}_load"] = memory.load(step.op, value, vector).name
+        one = Load.of(kind, value, 1, aligned=False).at(step.op, "row")
+        out |= {
+            f"{step.op}_pointer": STORAGE[kind].pointer,
+            f"{step.op}_one": one,
+            f"{step.op}_says": f"A vector of {STORAGE[kind].says}",
+        }
+    return out
+
+
+def _vector_fragment(plan: KernelPlan, roles: Roles, memory: Memory) -> dict[str, Any]:
+    spec, layout = plan.spec, plan.spec.layout
+    vector, acc = int(plan.numbers["VECTOR"]), spec.types.acc
+    rows_along_k = CONTIGUOUS[roles.rows][getattr(layout, roles.rows)] == "k"
+    cols_along_k = CONTIGUOUS[roles.cols][getattr(layout, roles.cols)] == "k"
+    warp_rows = f"WARP_{'N' if roles.swapped else 'M'}"
+    padded = f"({warp_rows} + VECTOR - 1) / VECTOR * VECTOR"
+    low = ", ".join(f"x.s{i:x}, y.s{i:x}" for i in range(vector // 2))
+    high = ", ".join(f"x.s{i:x}, y.s{i:x}" for i in range(vector // 2, vector))
+    return {
+        "row_load": memory.load(roles.rows, acc, vector).name,
+        "col_load": memory.load(roles.cols, acc, vector).name,
+        "row_pack_include": f"_pack_rows_along_{'k' if rows_along_k else 'rows'}.cl.j2",
+        "col_pack_include": f"_pack_cols_along_{'k' if cols_along_k else 'cols'}.cl.j2",
+        "row_panel_row": "DEPTH" if rows_along_k else "1",
+        "row_panel_k": "1" if rows_along_k else padded,
+        "row_panel": f"{warp_rows} * ROW_PANEL_ROW" if rows_along_k else "DEPTH * ROW_PANEL_K",
+        "turn_includes": ["_turn.cl.j2"] if cols_along_k else [],
+        "interleaved_low": low,
+        "interleaved_high": high,
+        "private_bytes": plan.budget.private_bytes,
+    }
+
+
+def _work_group(plan: KernelPlan, roles: Roles, memory: Memory) -> dict[str, Any]:
+    spec = plan.spec
+    element = REGISTER_TYPES[spec.types.acc]
+    staged = [_staged(plan, roles, memory, tile.operand) for tile in plan.shared]
+    by_name = {s.operand: s for s in staged}
+    widths: Iterable[int] = {int(plan.numbers["COL_VECTOR"]), *(s.fragment for s in staged)}
+    return {
+        "widths": [_local(element, width) for width in sorted(widths)],
+        "c_aligned": "aligned" if spec.layout.c == spec.layout.d else "0",
+        "staged": staged,
+        "row_staged": by_name[roles.rows],
+        "col_staged": by_name[roles.cols],
+        "single_stage": plan.pipeline.stages == 1,
+        "shared_bytes": plan.budget.shared_bytes,
+        "tile_alignment": max(s.vector for s in staged) * plan.shared[0].element_bytes,
+    }
+
+
+def _staged(plan: KernelPlan, roles: Roles, memory: Memory, operand: str) -> Staged:
     tile = next(t for t in plan.shared if t.operand == operand)
     copy = next(c for c in plan.copies if c.operand == operand)
     axis = "M" if operand == "a" else "N"
     place = f"block_{'row' if operand == roles.rows else 'col'}, {axis}"
+    kind, acc = getattr(plan.spec.types, operand), plan.spec.types.acc
+    # Elements travel as they are stored, so that nothing waits for them before the tile is multiplied.
+    load = memory.load(operand, acc if kind == acc else "bits", copy.elements)
 
     def ranges(k: str) -> str:
         return f"{place}, {k}, k_end" if copy.transposes else f"{k}, k_end, {place}"
@@ -224,10 +305,18 @@ def _staged(plan: KernelPlan, roles: Roles, operand: str) -> Staged:
         first_range=ranges("0"),
         next_range=ranges("next"),
         vector=copy.elements,
-        type=vector_type(C_TYPES[plan.spec.types.acc], copy.elements),
+        pointer=STORAGE[kind].pointer,
+        type=load.type,
+        load=load.name,
+        widened=widened(kind, acc, "fetched[i]", copy.elements),
+        widened_type=vector_type(REGISTER_TYPES[acc], copy.elements),
+        vstore="parts[0] = widened;" if copy.elements == 1 else f"vstore{copy.elements}(widened, 0, parts);",
         row_stride=tile.row_stride,
         swizzle_rows=tile.swizzle_rows,
         swizzle_mask=tile.swizzle_mask,
         fragment=tile.vector,
         store_include=f"_store_{'turned' if copy.transposes else 'straight'}.cl.j2",
     )
+
+
+__all__ = ["Narrowing", "Staged", "Step", "Store", "context", "epilogue_steps", "parameters"]

@@ -8,13 +8,17 @@ import sys
 import tempfile
 from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from tilegen.backend import Missing
+from tilegen.errors import CompileError
 
 VENDORS = "OCL_ICD_VENDORS"
+NO_CACHE = "PYOPENCL_NO_CACHE"
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 INSTALL = "python -m pip install 'tilegen[cpu]'"
 
@@ -64,20 +68,32 @@ def opencl() -> ModuleType | None:
     if VENDORS not in os.environ and wheel_libraries():
         ours = _vendors_folder()
         os.environ[VENDORS] = str(ours)
+    # pyopencl would keep a cache folder of its own, and fail where the home cannot be written.
+    no_cache = os.environ.get(NO_CACHE)
+    os.environ[NO_CACHE] = no_cache or "1"
     try:
-        import pyopencl as cl
-
+        cl = import_module("pyopencl")
         with suppress(cl.Error):
             cl.get_platforms()  # the loader reads the folder once, now
     except ImportError:
         return None
     finally:
+        if no_cache is None:  # read once, at import; child processes are none of our business
+            os.environ.pop(NO_CACHE, None)
         if ours is not None:
             os.environ.pop(VENDORS, None)
             shutil.rmtree(ours, ignore_errors=True)
-    import pyopencl as cl
+    return cl
 
-    return cl if isinstance(cl, ModuleType) else None
+
+@cache
+def binding() -> Any:
+    """pyopencl with its arrays; raises ``CompileError`` where it is not installed."""
+    cl = opencl()
+    if cl is None:
+        raise CompileError("pyopencl is not installed: python -m pip install 'tilegen[cpu]'")
+    import_module("pyopencl.array")
+    return cl
 
 
 def missing(found_any: bool) -> list[Missing]:

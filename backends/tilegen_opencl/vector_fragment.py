@@ -1,4 +1,4 @@
-"""The vector-fragment form: one work-item holds rows x vectors of the tile in registers; for CPUs."""
+"""The vector-fragment form: one work-item packs panels and holds rows x vectors in registers; for CPUs."""
 
 from __future__ import annotations
 
@@ -35,19 +35,21 @@ from tilegen.tiling import (
 
 from .naming import as_spelled, kernel_name
 from .roles import Roles
+from .types import COMBINATIONS, needs
 
-PRIVATE_LIMIT = 512 * 1024
+# Of one work-item, which CPU runtimes keep on a thread's stack.
+PRIVATE_LIMIT = 1024 * 1024
 
 
 def packed_panel_fits(c: Candidate) -> Iterator[Violation]:
-    """The packed panel and the accumulators of a work-item stay within its private memory."""
+    """The packed panels and the partial sums of a work-item stay within its private memory."""
     used = int(c.numbers.get("private_bytes", 0))
     if used > PRIVATE_LIMIT:
         yield Violation(
             "private",
             "warp",
             c.spec.warp,
-            f"the packed panel and the partial sums of a work-item take {used} bytes of private "
+            f"the packed panels and the partial sums of a work-item take {used} bytes of private "
             f"memory, and CPU runtimes are asked for {PRIVATE_LIMIT} at most",
         )
 
@@ -71,13 +73,13 @@ def fragment_divides(c: Candidate) -> Iterator[Violation]:
 
 @dataclass(frozen=True)
 class VectorFragment:
-    """Rows x native vectors in registers, the vector operand packed in private memory."""
+    """Rows x native vectors in registers, both operands packed in private memory."""
 
     name: str = "vector_fragment"
     rules: tuple[Rule, ...] = (packed_panel_fits, fragment_divides)
 
     def types(self, arch: Arch) -> Sequence[TypeCombination]:
-        return (TypeCombination("f32", "f32", "f32", (("f32", "f32"),)),)
+        return COMBINATIONS
 
     def pins(self, arch: Arch) -> Mapping[str, Sequence[PinValue]]:
         return {"form": (self.name,), "fragment": ()}
@@ -85,8 +87,11 @@ class VectorFragment:
     def derive(self, spec: TileSpec, arch: Arch) -> Candidate:
         roles = Roles.of(spec)
         warp_rows, warp_cols = roles.order(spec.warp)
-        instruction = next((i for i in arch.instructions if i.n > 1 and warp_cols % i.n == 0), None)
-        narrowest = min((i for i in arch.instructions if i.n > 1), key=lambda i: i.n)
+        offered = [i for i in arch.instructions if i.n > 1 and i.type_acc == spec.types.acc]
+        # Types without one are refused; the numbers still want some width.
+        offered = offered or [i for i in arch.instructions if i.n > 1]
+        instruction = next((i for i in offered if warp_cols % i.n == 0), None)
+        narrowest = min(offered, key=lambda i: i.n)
         vector = (instruction or narrowest).n
         acc_bytes = DTYPES[spec.types.acc].bytes
         per_vector = ceil_div(vector * acc_bytes * 8, arch.registers.bits)
@@ -98,13 +103,16 @@ class VectorFragment:
             numbers["fragment_divides"] = warp_rows % rows == 0 and vectors % wide == 0
         else:
             rows, wide = _best_fragment(warp_rows, vectors, per_vector, arch.registers.per_lane)
-        panel = spec.block[2] * warp_cols * acc_bytes
+        depth = ceil_div(spec.block[2], vector) * vector
+        rows_along_k = CONTIGUOUS[roles.rows][getattr(spec.layout, roles.rows)] == "k"
+        panel_rows = warp_rows if rows_along_k else ceil_div(warp_rows, vector) * vector
+        panels = depth * (panel_rows + warp_cols) * acc_bytes
         sums = warp_rows * warp_cols * acc_bytes
         numbers |= {
             "VECTOR": vector,
             "ROWS": rows,
             "VECTORS": wide,
-            "private_bytes": panel + sums,
+            "private_bytes": panels + sums,
         }
         threads = max(1, spec.warps[0]) * max(1, spec.warps[1])
         use = RegisterUse(
@@ -122,7 +130,7 @@ class VectorFragment:
         if spec.thread is not None:
             notes.append(f"thread {list(spec.thread)} is for scalar lanes and is not used here")
         if spec.stages > 1:
-            notes.append(f"stages {spec.stages} -> 1: one panel is packed at a time")
+            notes.append(f"stages {spec.stages} -> 1: one pair of panels is packed at a time")
         if spec.split_k > 1:
             notes.append(f"split_k {spec.split_k} -> 1: cores share the output tiles, not K")
         if use.spills:
@@ -139,6 +147,7 @@ class VectorFragment:
             threads=threads,
             lanes=(1, 1),
             registers=(use,),
+            needs=needs(spec),
             numbers=dict(numbers),
             notes=tuple(notes),
         )
@@ -244,10 +253,10 @@ class VectorFragment:
                 Copy(
                     roles.rows,
                     "global",
-                    "register",
-                    "broadcast",
-                    1,
-                    bk * warp_rows * (warp_cols // (wide * vector)),
+                    "private",
+                    "vector_load",
+                    vector,
+                    bk * warp_rows // vector,
                     CONTIGUOUS[roles.rows][getattr(spec.layout, roles.rows)],
                 ),
             ),
@@ -278,19 +287,14 @@ class VectorFragment:
 def _best_fragment(
     tile_rows: int, tile_vectors: int, per_vector: int, limit: int
 ) -> tuple[int, int]:
-    """Rows and vectors with the most multiply-adds per load that fit in the registers.
-
-    A vector of the panel counts as three loads of a row's element: the panel streams from the
-    second-level cache, the rows stay in the first (examples/benchmarks/opencl_cpu.py, 8 x 2
-    against 4 x 4).
-    """
+    """Rows and vectors with the most multiply-adds per load of the panels that fit in the registers."""
     best = (0.0, 1, 1)
     for wide in range(1, min(tile_vectors, 4) + 1):
         if tile_vectors % wide:
             continue
         room = (limit - 1) // per_vector // wide - 1
         rows = largest_divisor(tile_rows, max(1, room))
-        best = max(best, (rows * wide / (rows + 3 * wide), rows, wide))
+        best = max(best, (rows * wide / (rows + wide), rows, wide))
     return best[1], best[2]
 
 

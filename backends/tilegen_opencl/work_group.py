@@ -38,9 +38,10 @@ from tilegen.tiling import (
     tile_grid,
 )
 
-from .archs import vector_fma
+from .archs import SCALARS
 from .naming import as_spelled, kernel_name
 from .roles import Roles
+from .types import COMBINATIONS, needs
 
 # Neighbouring work-items that share a warp tile; no sub-group is assumed, on CPUs either.
 LOGICAL_LANES = 32
@@ -73,17 +74,20 @@ class WorkGroup:
     rules: tuple[Rule, ...] = (lanes_spread_on_cpus,)
 
     def types(self, arch: Arch) -> Sequence[TypeCombination]:
-        return (TypeCombination("f32", "f32", "f32", (("f32", "f32"),)),)
+        return COMBINATIONS
 
     def pins(self, arch: Arch) -> Mapping[str, Sequence[PinValue]]:
         return {"form": (self.name,), "swizzle": SWIZZLES}
 
     def derive(self, spec: TileSpec, arch: Arch) -> Candidate:
         roles = Roles.of(spec)
-        instruction = as_spelled(vector_fma(1), arch)
+        # Types without an instruction are refused; the numbers still want one.
+        offered = [i for i in SCALARS if i.type_acc == spec.types.acc] or list(SCALARS)
+        instruction = as_spelled(offered[0], arch)
         threads = max(1, spec.warps[0]) * max(1, spec.warps[1]) * LOGICAL_LANES
         access = arch.max_access_bytes if arch.kind == "gpu" else 16
-        widest = max(1, min(16, access) // DTYPES[spec.types.a].bytes)
+        # Of the tiles in local memory, whose elements have the accumulation type.
+        widest = max(1, min(16, access) // DTYPES[spec.types.acc].bytes)
         lanes = lane_grid(LOGICAL_LANES, spec.warp, widest)
         base = Candidate(spec, "opencl", arch, self, instruction, threads, LOGICAL_LANES, lanes)
         if lanes is None or any(b % w for b, w in zip(spec.block, spec.warp, strict=False)):
@@ -109,7 +113,7 @@ class WorkGroup:
 
         def tiles(count: int) -> tuple[SharedTile, ...]:
             return tuple(
-                self._shared(o, spec, arch, lanes, vectors, widest, count) for o in ("a", "b")
+                self._shared(o, spec, arch, lanes, vectors, count) for o in ("a", "b")
             )
 
         shared = tiles(stages)
@@ -118,15 +122,21 @@ class WorkGroup:
             notes.append(
                 f"stages 2 -> 1: two stages of A and B do not fit in {arch.shared_bytes} bytes"
             )
+        # Registers hold 4 bytes; elements on their way to local memory are kept as they are stored.
+        words = DTYPES[spec.types.acc].bytes // 4
         fetches = [
-            ceil_div(t.rows * t.cols // self._stage_vector(t.operand, spec, widest), threads)
-            * self._stage_vector(t.operand, spec, widest)
+            ceil_div(
+                ceil_div(t.rows * t.cols // self._stage_vector(t.operand, spec, arch), threads)
+                * self._stage_vector(t.operand, spec, arch)
+                * DTYPES[getattr(spec.types, t.operand)].bytes,
+                4,
+            )
             for t in shared
         ]
         use = RegisterUse(
             arch.registers.name,
-            accumulators=tile[0] * tile[1],
-            operands=tile[0] + tile[1],
+            accumulators=tile[0] * tile[1] * words,
+            operands=(tile[0] + tile[1]) * words,
             staging=sum(fetches),
             addressing=ADDRESS_REGISTERS,
             limit=arch.registers.per_lane,
@@ -145,17 +155,19 @@ class WorkGroup:
             stages=stages,
             shared=shared,
             registers=(use,),
+            needs=needs(spec),
             numbers={
                 "ROW_VECTOR": vectors[rows],
                 "COL_VECTOR": vectors[cols],
                 "vectors": vectors,
-                "widest": widest,
             },
             notes=tuple(notes),
         )
 
-    def _stage_vector(self, operand: str, spec: TileSpec, widest: int) -> int:
+    def _stage_vector(self, operand: str, spec: TileSpec, arch: Arch) -> int:
         """Elements of one staging access: whole vectors along the contiguous axis."""
+        access = arch.max_access_bytes if arch.kind == "gpu" else 16
+        widest = max(1, min(16, access) // DTYPES[getattr(spec.types, operand)].bytes)
         axis = CONTIGUOUS[operand][getattr(spec.layout, operand)]
         return power_of_two_divisor(spec.block["mnk".index(axis)], widest)
 
@@ -166,15 +178,14 @@ class WorkGroup:
         arch: Arch,
         lanes: tuple[int, int],
         vectors: tuple[int, ...],
-        widest: int,
         stages: int,
     ) -> SharedTile:
         """The operand's tile as [k][extent], with the fewest conflicts of what is allowed."""
         axis = 0 if operand == "a" else 1
         extent, depth = spec.block[axis], spec.block[2]
-        fragment, stage = vectors[axis], self._stage_vector(operand, spec, widest)
+        fragment, stage = vectors[axis], self._stage_vector(operand, spec, arch)
         turned = CONTIGUOUS[operand][getattr(spec.layout, operand)] == "k"
-        size = DTYPES[getattr(spec.types, operand)].bytes
+        size = DTYPES[spec.types.acc].bytes
         plain = SharedTile(
             operand, depth, extent, extent, stages, size, vector=fragment, contiguous="mn"[axis]
         )
@@ -210,7 +221,8 @@ class WorkGroup:
         for lane in range(LOGICAL_LANES):
             place = lane % lanes[0] if axis == 0 else lane // lanes[0]
             loads.append(tile.offset(0, place * tile.vector) * size)
-        store_bytes = size if turned else size * min(stage, tile.vector)
+        # A wider store is issued in parts of 16 bytes.
+        store_bytes = size if turned else min(16, size * stage)
         banks = {"banks": arch.banks, "bank_bytes": arch.bank_bytes}
         return replace(
             tile,
@@ -227,13 +239,12 @@ class WorkGroup:
         (tm, tn), use = candidate.thread, candidate.registers[0]
         rows, cols = tm * candidate.passes[0], tn * candidate.passes[1]
         vm, vn = candidate.numbers["vectors"]
-        widest = candidate.numbers["widest"]
         roles = Roles.of(spec)
         lane_m, value_m = interleaved(wm, lm, vm)
         lane_n, value_n = interleaved(wn, ln, vn)
         sizes = {o: DTYPES[getattr(spec.types, o)].bytes for o in ("a", "b", "c", "d")}
         shared_bytes = candidate.shared_bytes
-        stage = {o: self._stage_vector(o, spec, widest) for o in ("a", "b")}
+        stage = {o: self._stage_vector(o, spec, arch) for o in ("a", "b")}
         d_vector = vn if not roles.swapped else vm
         c_vector = d_vector if spec.layout.c == spec.layout.d else 1
         wide = (

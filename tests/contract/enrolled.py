@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 import tilegen as tg
 from tilegen import registry
 from tilegen.backend import Device, Form, TypeCombination
+from tilegen.dtypes import DTYPES
 from tilegen.errors import BackendError, PlanError
 
 # The eight layouts of A, B, C and D in which every choice of any three of them stands: d = a ^ b ^ c.
@@ -61,20 +62,31 @@ class Target:
     device: Device
     form: Form
     types: TypeCombination
+    output: tuple[str, str]
 
     def __str__(self) -> str:
-        t = self.types
-        types = t.a if t.a == t.b == t.acc else f"{t.a}-{t.b}-{t.acc}"
+        t, (c, d) = self.types, self.output
+        types = t.a if {t.a, t.b, t.acc, c, d} == {t.a} else f"{t.a}-{t.b}-{t.acc}-{c}-{d}"
         return f"{self.backend}-{self.device.arch.name}-{self.form.name}-{types}"
+
+    @property
+    def in_full(self) -> bool:
+        """Whether every spec is run: for the first types of a form."""
+        return self.types == self.form.types(self.device.arch)[0]
+
+    def has(self, op: str) -> bool:
+        """Whether its epilogue offers the step: one of whole numbers has only steps that stay whole."""
+        return self.output[1] != "s32" or op in ("bias", "residual", "relu", "clamp")
 
     def spec(self, name: str) -> tg.TileSpec:
         """The spec of this name in the target's form and types.
 
         Where its tiles are refused, the next larger ones that are not.
         """
-        c, d = self.types.outputs[0]
+        c, d = self.output
         data = {
             **SPECS[name],
+            "epilogue": [s for s in SPECS[name].get("epilogue", []) if self.has(s["op"])],
             "types": {"a": self.types.a, "b": self.types.b, "acc": self.types.acc, "c": c, "d": d},
             "pins": {self.backend: {"form": self.form.name}},
         }
@@ -113,17 +125,57 @@ def _found() -> Iterator[Any]:
         for device in by_arch.values():
             for form in backend.forms(device.arch):
                 for types in form.types(device.arch):
-                    target = Target(name, device, form, types)
-                    yield pytest.param(target, id=str(target))
+                    for output in representative(types):
+                        target = Target(name, device, form, types, output)
+                        yield pytest.param(target, id=str(target))
+
+
+def representative(types: TypeCombination) -> list[tuple[str, str]]:
+    """Of each kind of D the first: wider than the operands, like them, and narrower than the sums."""
+    if types.a != types.b:
+        return list(types.outputs[:1])
+    first = {DTYPES[d].bits: (c, d) for c, d in reversed(types.outputs)}
+    return list(first.values())
 
 
 TARGETS = list(_found())
 targets = pytest.mark.parametrize("target", TARGETS)
 
 
+def is_float(target: Target | None) -> bool:
+    """Whether NaN, Inf and halves exist in its operands."""
+    return target is None or DTYPES[target.types.a].is_float
+
+
+# Types beside f32 pass through the same code but for their loads and stores: fewer specs show those.
+BRIEF = ("plain", "odd_tiles", "batched_bias", "batched_scale")
+
+
+def _cases(names: tuple[str, ...], wanted: Callable[[Target | None], bool]) -> pytest.MarkDecorator:
+    out = []
+    for parameter in TARGETS:
+        target = parameter.values[0]
+        if not wanted(target):  # type: ignore[arg-type]
+            continue
+        some = [n for n in names if n in BRIEF] or list(names[:1])
+        for name in names if target is None or target.in_full else some:  # type: ignore[union-attr]
+            out.append(pytest.param(target, name, id=f"{parameter.id}-{name}", marks=parameter.marks))
+    return pytest.mark.parametrize(("target", "name"), out)
+
+
+def cases(*names: str) -> pytest.MarkDecorator:
+    """Run the test for every target with these specs; with all of them, if none is named."""
+    return _cases(names or tuple(SPECS), lambda target: True)
+
+
+def float_cases(*names: str) -> pytest.MarkDecorator:
+    """As :func:`cases`, for targets whose operands are floating-point."""
+    return _cases(names or tuple(SPECS), is_float)
+
+
 def named(*names: str) -> pytest.MarkDecorator:
-    """Run the test for these specs; for all of them, if none is named."""
-    return pytest.mark.parametrize("name", names or tuple(SPECS))
+    """A parameter for each of these specs."""
+    return pytest.mark.parametrize("name", names)
 
 
 @cache
@@ -143,4 +195,4 @@ def present() -> list[Target]:
     return [parameter.values[0] for parameter in TARGETS if parameter.values[0] is not None]
 
 
-__all__ = ["SPECS", "TARGETS", "Target", "build", "kernel", "named", "present", "targets"]
+__all__ = ["SPECS", "TARGETS", "Target", "build", "cases", "float_cases", "kernel", "named", "present", "targets"]

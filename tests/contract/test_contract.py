@@ -12,12 +12,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contract.enrolled import Target, kernel, named, targets
+from contract.enrolled import Target, cases, float_cases, kernel
 
 import tilegen as tg
 from tilegen.bounds import BIAS_SIGMAS
 from tilegen.dtypes import DTYPES
-from tilegen.testing import Problem, View, apply_epilogue, check_problem, make_arrays
+from tilegen.testing import (
+    Problem,
+    View,
+    apply_epilogue,
+    check_problem,
+    make_arrays,
+    rounded,
+)
+from tilegen.tiling import compute_type
 
 WIDE = View(multiple=16)
 UNALIGNED = View(offset=1, pad=1)
@@ -34,7 +42,8 @@ def dtype(target: Target, operand: str) -> np.dtype[Any]:
 
 def matrix(shape: tuple[int, ...], kind: np.dtype[Any], majorness: str, seed: int = 0) -> Array:
     """Small whole numbers in the majorness asked for."""
-    values = np.random.default_rng(seed).integers(-3, 4, shape).astype(kind)
+    low = 0 if kind.kind == "u" else -3
+    values = np.random.default_rng(seed).integers(low, 4, shape).astype(kind)
     if majorness == "row":
         return values
     return np.swapaxes(np.ascontiguousarray(np.swapaxes(values, -1, -2)), -1, -2)
@@ -50,6 +59,24 @@ def operands(k: tg.Kernel, m: int, n: int, depth: int) -> tuple[Array, Array, Ar
     )
 
 
+def product(k: tg.Kernel, a: Array, b: Array, c: Array | float = 0.0) -> Array:
+    """A·B + C as the kernel's D must be, bit for bit."""
+    exact = a.astype(np.float64) @ b.astype(np.float64) + np.asarray(c, np.float64)
+    return rounded(exact, DTYPES[k.plan.spec.types.d])
+
+
+def fraction(k: tg.Kernel, value: float) -> float:
+    """The value as alpha or beta: whole where they are."""
+    return value if DTYPES[compute_type(k.plan.spec)].is_float else float(np.ceil(value))
+
+
+def unit(k: tg.Kernel, want: Array, slack: Array) -> Array:
+    """How far rounding to D's type may carry two values that are not the same before it."""
+    out = DTYPES[k.plan.spec.types.d]
+    step = 2 * out.roundoff * np.abs(want) + out.subnormal if out.is_float else 1.0
+    return np.where(slack > 0, step, 0.0)
+
+
 def bits(array: Array) -> bytes:
     return np.ascontiguousarray(array).tobytes()
 
@@ -57,8 +84,7 @@ def bits(array: Array) -> bytes:
 # Sizes, tails and depths
 
 
-@targets
-@named()
+@cases()
 @pytest.mark.parametrize("view", [WIDE, UNALIGNED], ids=["aligned", "unaligned"])
 @pytest.mark.parametrize("size", [(3, 7, 64), (1, 1, 1), (1, 105, 107), (65, 33, 17)], ids=str)
 def test_small_and_odd_sizes(
@@ -66,11 +92,11 @@ def test_small_and_odd_sizes(
 ) -> None:
     """[4]"""
     check_problem(kernel(target, name), Problem(*size, beta=2.0, views=views(view)))
-    check_problem(kernel(target, name), Problem(*size, alpha=0.5, values="normal"))
+    half = fraction(kernel(target, name), 0.5)
+    check_problem(kernel(target, name), Problem(*size, alpha=half, values="normal"))
 
 
-@targets
-@named()
+@cases()
 def test_every_entry_runs(target: Target, name: str) -> None:
     k = kernel(target, name)
     bm, bn, bk = k.plan.block
@@ -90,8 +116,7 @@ def test_every_entry_runs(target: Target, name: str) -> None:
     assert ran == {entry.name for entry in k.plan.main_entries}
 
 
-@targets
-@named()
+@cases()
 def test_every_depth(target: Target, name: str) -> None:
     """[6] Tiles of K fewer than the stages, a multiple of them and not, and every tail."""
     k = kernel(target, name)
@@ -103,8 +128,7 @@ def test_every_depth(target: Target, name: str) -> None:
             check_problem(k, Problem(bm + 1, bn - 1, depth, views=views(view)))
 
 
-@targets
-@named()
+@cases()
 def test_every_element_at_its_own_place(target: Target, name: str) -> None:
     """[8]"""
     k = kernel(target, name)
@@ -114,8 +138,7 @@ def test_every_element_at_its_own_place(target: Target, name: str) -> None:
             check_problem(k, Problem(m, n, m, values="position"))
 
 
-@targets
-@named()
+@cases()
 @pytest.mark.parametrize("beta", [0.0, 2.0])
 def test_empty_sizes(target: Target, name: str, beta: float) -> None:
     """[12] Nothing is launched without an output; K = 0 leaves epilogue(beta * C)."""
@@ -127,21 +150,20 @@ def test_empty_sizes(target: Target, name: str, beta: float) -> None:
         check_problem(k, Problem(*size, beta=beta, in_place=True))
 
 
-@targets
-@named("plain")
+@cases("plain")
 def test_no_depth_is_beta_c_whatever_alpha_is(target: Target, name: str) -> None:
     k = kernel(target, name)
     a, b, c = operands(k, 5, 7, 0)
-    for alpha in (float("nan"), float("inf"), -1.0):
-        assert np.array_equal(k(a, b, c, alpha=alpha, beta=2), 2 * c)
-        assert np.array_equal(k(a, b, alpha=alpha), 0 * c)
+    whole = not DTYPES[compute_type(k.plan.spec)].is_float
+    for alpha in (-1.0, 7.0) if whole else (float("nan"), float("inf"), -1.0):
+        assert np.array_equal(k(a, b, c, alpha=alpha, beta=2), product(k, a, b, 2.0 * c))
+        assert np.array_equal(k(a, b, alpha=alpha), product(k, a, b))
 
 
 # What is read and what is written
 
 
-@targets
-@named()
+@cases()
 def test_poisoned_c_does_not_leak(target: Target, name: str) -> None:
     """[13]"""
     for in_place in (False, True):
@@ -150,24 +172,23 @@ def test_poisoned_c_does_not_leak(target: Target, name: str) -> None:
             check_problem(kernel(target, name), problem)
 
 
-@targets
-@named("plain", "odd_tiles", "batched_bias", "activations")
+@cases("plain", "odd_tiles", "batched_bias", "activations")
 def test_alpha_zero_reads_neither_a_nor_b(target: Target, name: str) -> None:
     k = kernel(target, name)
     for beta in (0.0, 2.0):
         problem = Problem(35, 41, 19, alpha=0.0, beta=beta)
         arrays = make_arrays(problem, k.plan.spec)
         c = None if arrays.c is None else arrays.c.astype(np.float64)
-        arrays.a[...] = np.nan
-        arrays.b[...] = np.inf
+        arrays.a[...] = np.nan if DTYPES[k.plan.spec.types.a].is_float else 7
+        arrays.b[...] = np.inf if DTYPES[k.plan.spec.types.b].is_float else 7
         got = k(arrays.a, arrays.b, arrays.c, alpha=0.0, beta=beta, **arrays.extras)
         value = np.zeros(got.shape) if c is None else beta * c
         want, slack = apply_epilogue(k.plan.spec, value, 0 * value, arrays.extras)
-        assert np.all(np.abs(got.astype(np.float64) - want) <= slack)
+        want = rounded(want, DTYPES[k.plan.spec.types.d])
+        assert np.all(np.abs(got.astype(np.float64) - want) <= slack + unit(k, want, slack))
 
 
-@targets
-@named()
+@cases()
 def test_c_and_d_may_be_one_array(target: Target, name: str) -> None:
     k = kernel(target, name)
     for view in (WIDE, UNALIGNED):
@@ -175,8 +196,7 @@ def test_c_and_d_may_be_one_array(target: Target, name: str) -> None:
             check_problem(k, Problem(*size, beta=-1.0, in_place=True, views=views(view)))
 
 
-@targets
-@named()
+@cases()
 def test_broadcasts(target: Target, name: str) -> None:
     k = kernel(target, name)
     batched = k.plan.spec.batch == "strided"
@@ -187,8 +207,7 @@ def test_broadcasts(target: Target, name: str) -> None:
             check_problem(k, Problem(35, 41, 19, batch=count, beta=2.0, views=view))
 
 
-@targets
-@named("batched_bias", "batched_scale")
+@cases("batched_bias", "batched_scale")
 def test_batches(target: Target, name: str) -> None:
     k = kernel(target, name)
     for count in (None, 0, 1, 3):
@@ -199,8 +218,7 @@ def test_batches(target: Target, name: str) -> None:
             check_problem(k, Problem(35, 41, 0, batch=count, beta=2.0, in_place=True))
 
 
-@targets
-@named("batched_scale")
+@cases("batched_scale")
 def test_one_matrix_serves_every_batch(target: Target, name: str) -> None:
     k = kernel(target, name)
     arrays = make_arrays(Problem(19, 23, 11, batch=3), k.plan.spec)
@@ -213,8 +231,7 @@ def test_one_matrix_serves_every_batch(target: Target, name: str) -> None:
     assert bits(shared[2]) == bits(k(arrays.a[2], arrays.b[1], **more))
 
 
-@targets
-@named("plain", "tiny_warp")
+@cases("plain", "tiny_warp")
 @pytest.mark.parametrize("offset", [1, 2, 3, 5])
 def test_offsets_and_odd_leading_dimensions(target: Target, name: str, offset: int) -> None:
     """[3, 22]"""
@@ -226,8 +243,7 @@ def test_offsets_and_odd_leading_dimensions(target: Target, name: str, offset: i
 # Values
 
 
-@targets
-@named("plain", "odd_tiles", "deep")
+@float_cases("plain", "odd_tiles", "deep")
 def test_nan_rows_stay_in_their_rows(target: Target, name: str) -> None:
     """[15]"""
     k = kernel(target, name)
@@ -238,8 +254,7 @@ def test_nan_rows_stay_in_their_rows(target: Target, name: str) -> None:
     assert np.isnan(got[1:]).all()
 
 
-@targets
-@named()
+@float_cases()
 def test_nan_and_inf_follow_ieee(target: Target, name: str) -> None:
     k = kernel(target, name)
     spec = k.plan.spec
@@ -254,45 +269,64 @@ def test_nan_and_inf_follow_ieee(target: Target, name: str) -> None:
         product = np.einsum("mk,kn->mn", a.astype(np.float64), b.astype(np.float64))
         value = product + 2.0 * c.astype(np.float64)
         want, slack = apply_epilogue(spec, value, np.zeros_like(value), arrays.extras)
+        want = rounded(want, DTYPES[spec.types.d])
     assert np.array_equal(np.isnan(got), np.isnan(want))
     there = ~np.isnan(want)
     finite = np.isfinite(want)
     assert np.array_equal(got[there & ~finite], want[there & ~finite])
-    assert np.all(np.abs(got[finite] - want[finite]) <= slack[finite])
+    bound = slack + unit(k, want, slack)
+    assert np.all(np.abs(got[finite] - want[finite]) <= bound[finite])
 
 
-@targets
-@named("plain")
+@float_cases("plain")
 def test_ties_round_to_even(target: Target, name: str) -> None:
     """[18] Products half-way between two values, of either sign; NumPy rounds them to even."""
     k = kernel(target, name)
-    out = DTYPES[k.plan.spec.types.d].numpy
-    half = 2.0 ** -((DTYPES[k.plan.spec.types.d].bits == 64) * 15 + 12)
-    odd = 1 + half * np.arange(1, 512, 2)
-    a = (odd * np.where(np.arange(odd.size) % 3, 1, -1)).astype(dtype(target, "a"))[:, None]
-    b = odd.astype(dtype(target, "b"))[None, :]
+    d, a_type, b_type = DTYPES[k.plan.spec.types.d], dtype(target, "a"), dtype(target, "b")
+    # A square of the step is half a unit of D's last place, or all of it an octave higher.
+    step = {"f64": 2.0**-27, "f32": 2.0**-12, "f16": 2.0**-5, "bf16": 2.0**-4}[d.name]
+    odd = 1 + step * np.arange(1, min(512, 1 / step), 2)
+    a = (odd * np.where(np.arange(odd.size) % 3, 1, -1)).astype(a_type)[:, None]
+    b = odd.astype(b_type)[None, :]
     a_placed = a if k.plan.spec.layout.a == "row" else np.asfortranarray(a)
-    want = (a.astype(np.float64) * b.astype(np.float64)).astype(out)
-    assert np.array_equal(k(a_placed, b), want)
     exact = a.astype(np.longdouble) * b.astype(np.longdouble)
-    assert np.any(exact != want.astype(np.longdouble))
+    want = rounded(exact, d)
+    assert np.array_equal(k(a_placed, b).astype(np.float64), want)
+    if d.name == target.types.a:
+        assert np.any(exact != want.astype(np.longdouble))
 
 
-@targets
-@named("plain", "odd_tiles")
+@cases("plain")
+def test_integer_outputs_round_and_saturate(target: Target, name: str) -> None:
+    """Halves go to even and what does not fit to the nearest end, where D is narrower than the sums."""
+    k = kernel(target, name)
+    d = DTYPES[k.plan.spec.types.d]
+    if d.is_float:
+        return
+    a = matrix((40, 9), dtype(target, "a"), k.plan.spec.layout.a, 1)
+    b = matrix((9, 41), dtype(target, "b"), k.plan.spec.layout.b, 2)
+    sums = a.astype(np.float64) @ b.astype(np.float64)
+    scales = (1.0, 2.0**30, -(2.0**30)) if d.name == "s32" else (0.5, -1.5, 1000.0, -1000.0)
+    for alpha in scales:
+        got = k(a, b, alpha=alpha)
+        assert np.array_equal(got, rounded(alpha * sums, d)), alpha
+    assert {d.smallest, d.largest} <= set(got.astype(np.float64).ravel())
+
+
+@float_cases("plain", "odd_tiles")
 def test_rounding_is_unbiased(target: Target, name: str) -> None:
     """[18] The mean signed error of 1e5 sums, in units of the bound."""
     outcome = check_problem(kernel(target, name), Problem(320, 320, 33, values="normal"))
     assert abs(outcome.signed_mean) <= BIAS_SIGMAS / np.sqrt(outcome.elements)
 
 
-@targets
-@named()
+@cases()
 def test_the_same_bits_every_time(target: Target, name: str) -> None:
     k = kernel(target, name)
-    arrays = make_arrays(Problem(69, 77, 131, beta=0.5, values="normal"), k.plan.spec)
+    alpha, beta = fraction(k, 1.5), fraction(k, 0.5)
+    arrays = make_arrays(Problem(69, 77, 131, beta=beta, values="normal"), k.plan.spec)
     runs = {
-        bits(k(arrays.a, arrays.b, arrays.c, beta=0.5, alpha=1.5, **arrays.extras))
+        bits(k(arrays.a, arrays.b, arrays.c, beta=beta, alpha=alpha, **arrays.extras))
         for _ in range(3)
     }
     assert len(runs) == 1
@@ -320,8 +354,7 @@ def far_apart(shape: tuple[int, int], kind: np.dtype[Any], majorness: str, ld: i
     return view if majorness == "row" else view.T
 
 
-@targets
-@named("plain", "odd_tiles", "one_stage", "tiny_warp", "deep")
+@cases("plain", "odd_tiles", "one_stage", "tiny_warp", "deep")
 @pytest.mark.parametrize("operand", ["a", "b", "c", "d"])
 @pytest.mark.parametrize("ld", [2**30 + 8, 2**31 + 7], ids=["2**30+8", "2**31+7"])
 def test_huge_strides(target: Target, name: str, operand: str, ld: int) -> None:
@@ -333,7 +366,7 @@ def test_huge_strides(target: Target, name: str, operand: str, ld: int) -> None:
     a, b, c = operands(k, 3, 3, 3)
     arrays = {"a": a, "b": b, "c": c, "d": np.zeros((3, 3), DTYPES[k.plan.spec.types.d].numpy)}
     arrays["d"] = np.asarray(arrays["d"], order="C" if layout.d == "row" else "F")
-    want = a.astype(np.float64) @ b.astype(np.float64) + 2.0 * c
+    want = product(k, a, b, 2.0 * c)
     far = far_apart((3, 3), arrays[operand].dtype, getattr(layout, operand), ld)
     far[...] = arrays[operand]
     arrays[operand] = far
@@ -351,8 +384,7 @@ def refused(k: tg.Kernel, *arrays: Any, **options: Any) -> str:
     return str(caught.value)
 
 
-@targets
-@named("plain", "odd_tiles", "one_stage", "tiny_warp", "deep")
+@cases("plain", "odd_tiles", "one_stage", "tiny_warp", "deep")
 def test_the_wrong_majorness_names_the_layout(target: Target, name: str) -> None:
     k = kernel(target, name)
     layout = k.plan.spec.layout
@@ -362,12 +394,11 @@ def test_the_wrong_majorness_names_the_layout(target: Target, name: str) -> None
         other: Any = "C" if getattr(layout, operand) == "col" else "F"
         arrays = {**right, operand: np.array(right[operand], order=other)}
         message = refused(k, arrays["a"], arrays["b"], arrays["c"], beta=1, out=arrays["d"])
-        assert f"{operand}:" in message
+        assert f"{'out' if operand == 'd' else operand}:" in message
         assert f"layout.{operand}" in message
 
 
-@targets
-@named("plain")
+@cases("plain")
 def test_strides_that_are_not_taken(target: Target, name: str) -> None:
     """[22]"""
     k = kernel(target, name)
@@ -383,21 +414,19 @@ def test_strides_that_are_not_taken(target: Target, name: str) -> None:
     assert "stride of 0" in refused(k, a, b, out=same)
 
 
-@targets
-@named("plain")
+@cases("plain")
 def test_strides_of_axes_with_one_element_never_count(target: Target, name: str) -> None:
     """[22] A view of one row whose strides are (1, 1), and slices with an offset."""
     k = kernel(target, name)
     a, b, _ = operands(k, 1, 11, 13)
     odd = np.lib.stride_tricks.as_strided(a, (1, 13), (a.itemsize, a.itemsize))
-    assert np.array_equal(k(odd, b), a @ b)
+    assert np.array_equal(k(odd, b), product(k, a, b))
     x, y, z = operands(k, 12, 17, 15)
     got = k(x[1:9, 2:14], y[3:, 1:], z[1:9, 1:], beta=1)
-    assert np.array_equal(got, x[1:9, 2:14] @ y[3:, 1:] + z[1:9, 1:])
+    assert np.array_equal(got, product(k, x[1:9, 2:14], y[3:, 1:], z[1:9, 1:]))
 
 
-@targets
-@named("plain", "batched_bias")
+@cases("plain", "batched_bias")
 def test_arrays_that_do_not_fit(target: Target, name: str) -> None:
     k = kernel(target, name)
     arrays = make_arrays(Problem(9, 11, 13, beta=1.0), k.plan.spec)
@@ -419,8 +448,7 @@ def test_arrays_that_do_not_fit(target: Target, name: str) -> None:
     assert "bias" in refused(k, a, b, **({} if more else {"bias": np.zeros(11, a.dtype)}))
 
 
-@targets
-@named("plain", "odd_tiles")
+@cases("plain", "odd_tiles")
 def test_an_output_over_an_input_is_refused(target: Target, name: str) -> None:
     k = kernel(target, name)
     layout = k.plan.spec.layout
@@ -434,3 +462,16 @@ def test_an_output_over_an_input_is_refused(target: Target, name: str) -> None:
     moved = np.ndarray((8, 8), c.dtype, room, offset=8 * c.itemsize, order=order)
     other = np.ndarray((8, 8), c.dtype, room, order="C" if layout.c == "row" else "F")
     assert "overlaps c" in refused(k, a, b, other, beta=1, out=moved)
+
+
+@targets
+@named("plain", "odd_tiles")
+def test_a_prepared_call_sees_what_the_arrays_hold_by_then(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    a, b, c = operands(k, 37, 19, 23)
+    prepared = k.prepare(a, b, c, alpha=2, beta=1)
+    for turn in range(3):
+        b += 1
+        c -= 1
+        assert bits(prepared()) == bits(k(a, b, c, alpha=2, beta=1)), turn
+    assert prepared() is prepared.out

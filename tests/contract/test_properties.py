@@ -29,7 +29,7 @@ FIXED = settings(
 
 
 def in_form(spec: tg.TileSpec, target: Target) -> tg.TileSpec:
-    t, (c, d) = target.types, target.types.outputs[0]
+    t, (c, d) = target.types, target.output
     return spec.replace(
         pins={target.backend: {"form": target.form.name}},
         types={"a": t.a, "b": t.b, "acc": t.acc, "c": c, "d": d},
@@ -63,7 +63,7 @@ def check_refusal(error: PlanError, spec: tg.TileSpec, target: Target) -> None:
 def test_a_spec_is_refused_in_words_or_its_kernel_is_right(target: Target) -> None:
     built: list[str] = []
 
-    @FIXED
+    @settings(FIXED, max_examples=15 if target.in_full else 4)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         spec = in_form(data.draw(specs(target.backend, target.device.arch)), target)
@@ -77,7 +77,7 @@ def test_a_spec_is_refused_in_words_or_its_kernel_is_right(target: Target) -> No
             check_problem(one, problem)
 
     check()
-    assert len(set(built)) >= 3, "almost every spec was refused: the strategy does not fit the form"
+    assert len(set(built)) >= (3 if target.in_full else 1), "almost every spec was refused: the strategy does not fit the form"
 
 
 @targets
@@ -100,7 +100,7 @@ def test_odd_changes_are_refused_in_words_or_run(target: Target, change: dict[st
 def test_whole_numbers_give_the_same_bits_on_every_backend(name: str) -> None:
     by_types: dict[str, list[Target]] = {}
     for target in present():
-        by_types.setdefault(str(target.types), []).append(target)
+        by_types.setdefault(f"{target.types.a} {target.types.b} {target.output}", []).append(target)
     groups = [group for group in by_types.values() if len(group) > 1]
     if not groups:
         pytest.skip("fewer than two targets here multiply the same types: nothing to compare")

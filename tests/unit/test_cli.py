@@ -16,6 +16,8 @@ import pytest
 import tilegen.cli as cli
 from tilegen import registry
 from tilegen.backend import Toolchain
+from tilegen.cli import built
+from tilegen.cli.starting import STARTING_TYPES
 from tilegen.errors import CompileError, VerifyError
 from tilegen.spec import TileSpec
 
@@ -77,7 +79,7 @@ def test_init_prints_a_spec_that_reads_back(run):
     assert "# " in out
 
 
-@pytest.mark.parametrize("types", sorted(cli.STARTING_TYPES))
+@pytest.mark.parametrize("types", sorted(STARTING_TYPES))
 def test_init_knows_every_type(run, types):
     status, out, _ = run("init", "--types", types)
     assert status == 0
@@ -361,7 +363,7 @@ def break_at(monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException, l
 
         monkeypatch.setattr(os, "replace", replace)
         return
-    real_step, calls = getattr(cli, step), []
+    real_step, calls = getattr(built, step), []
 
     def failing(*words: Any, **named: Any) -> Any:
         calls.append(1)
@@ -373,7 +375,7 @@ def break_at(monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException, l
             raise error
         return real_step(*words, **named)
 
-    monkeypatch.setattr(cli, step, failing)
+    monkeypatch.setattr(built, step, failing)
 
 
 def test_a_compiler_that_refuses(run, monkeypatch, tmp_path):

@@ -166,7 +166,7 @@ def opencl_vector_fragment() -> KernelPlan:
         shared=(),
         copies=(
             Copy("b", "global", "private", "vector_load", 16, 128 * 64 // 16, "n"),
-            Copy("a", "global", "register", "broadcast", 1, 128 * 48, "k"),
+            Copy("a", "global", "private", "vector_load", 16, 128 * 48 // 16, "k"),
         ),
         pipeline=Pipeline(1, "none", (Role("all", 4),)),
         epilogue=(),
@@ -183,7 +183,7 @@ def opencl_vector_fragment() -> KernelPlan:
         ),
         budget=Budget(
             registers=(RegisterUse("vector", 24, 5, 0, 0, 32),),
-            shared_bytes=0, shared_limit=32768, private_bytes=(128 + 48) * 64 * 4,
+            shared_bytes=0, shared_limit=32768, private_bytes=(128 * (48 + 64) + 48 * 64) * 4,
             flop_per_global_byte=intensity(48, 64) / 4,
         ),
         numbers={"VECTOR": 16, "ROWS": 6, "VECTORS": 4, "ROW_FRAGMENTS": 8, "COL_FRAGMENTS": 1},

@@ -48,7 +48,30 @@ REFUSALS = [
         "the block has 1024 threads and gpu allows 256",
         "[",
     ),
-    ("gpu", {"types": {"a": "bf16", "b": "bf16", "c": "bf16"}}, "types", "offers f32", "f32"),
+    (
+        "gpu",
+        {"types": {"a": "e4m3", "b": "e4m3", "c": "f32"}},
+        "types",
+        "offers f32, f64, f16, bf16, s8, u8",
+        "f",
+    ),
+    (
+        "cpu",
+        {"types": {"a": "s8", "b": "s8", "acc": "s32", "c": "s32"}, "epilogue": [{"op": "gelu"}]},
+        "epilogue",
+        "the epilogue is computed in s32, which gelu would leave",
+        "",
+    ),
+    (
+        "cpu",
+        {
+            "types": {"a": "s8", "b": "u8", "acc": "s32", "c": "s32"},
+            "epilogue": [{"op": "clamp", "low": -0.5, "high": 6}],
+        },
+        "epilogue",
+        "epilogue[0].low = -0.5: the epilogue is computed in s32, so it must be a whole number",
+        "",
+    ),
     (
         "cpu",
         {**PINNED, "block": (64, 63, 8), "warp": (64, 63)},
@@ -217,7 +240,7 @@ def test_fma_and_mad_texts_have_names_of_their_own() -> None:
     plans = [tg.lower(tg.TileSpec(**BASE), "opencl", a) for a in (arch, plain)]
     assert [plan.instruction.mnemonic for plan in plans] == ["fma(float16)", "mad(float16)"]
     assert plans[0].name != plans[1].name
-    for plan, call in zip(plans, ("fma(row_value", "mad(row_value"), strict=True):
+    for plan, call in zip(plans, ("fma(x, y", "mad(x, y"), strict=True):
         assert call in tg.emit(plan).text
 
 

@@ -9,9 +9,9 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from tilegen.backend import Operand, Resources, Toolchain
 from tilegen.build import KernelBinary
 from tilegen.errors import CompileError, LaunchError
 from tilegen.hardware import Arch
-from tilegen.host_arrays import host_empty, host_operand
+from tilegen.host_arrays import ALIGNMENT, host_empty, host_operand
 from tilegen.plan import Argument, Entry
 from tilegen.render import KernelSource
 
@@ -117,11 +117,17 @@ class LoadedLibrary:
         # ctypes lets other threads run meanwhile; a caller may split the range among some.
         self._functions[entry.name](0, grid, *(value for _, value in arguments))
 
+    def bind(
+        self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], stream: Any
+    ) -> Callable[[], None]:
+        return partial(self.launch, entry, grid, arguments, stream)
+
 
 class HostSession:
     """NumPy arrays, used where they are."""
 
     stream = None
+    alignment = ALIGNMENT
 
     def operand(self, name: str, array: Any, *, writes: bool) -> Operand:
         return host_operand(name, array, writes=writes)
@@ -131,6 +137,9 @@ class HostSession:
 
     def workspace(self, size: int) -> Any:
         return np.empty(size, np.uint8).ctypes.data
+
+    def begin(self) -> None:
+        """The arrays are where they are."""
 
     def finish(self) -> None:
         """A launch returns when it is done."""

@@ -8,25 +8,34 @@
 // launch    ((M + 31) / 32) * ((N + 47) / 48) * batch blocks in x, 4 threads, 0 bytes of shared memory
 // planned   26 of 32 vector registers a lane (24 accumulators, 2 operands, 0 staging, 0 addresses)
 
-// D = epilogue(alpha * A*B + beta * C). Each work-item computes one warp tile by itself: it packs a
-// panel of a into private memory, and multiplies ROWS x VECTORS vectors of the tile at a time.
+// D = epilogue(alpha * A*B + beta * C). Each work-item computes one warp tile by itself: it packs a panel
+// of b and one of a into private memory, and multiplies ROWS x VECTORS vectors of the tile at a time.
 enum { BLOCK_M = 32, BLOCK_N = 48, BLOCK_K = 16 };
 enum { WARP_M = 16, WARP_N = 24, WARPS_M = BLOCK_M / WARP_M, WARPS_N = BLOCK_N / WARP_N };
 enum { VECTOR = 16, ROWS = 24, VECTORS = 1, THREADS = WARPS_M * WARPS_N, TILE_GROUP = 8 };
 enum { ROW_FRAGMENTS = WARP_N / ROWS, COL_FRAGMENTS = WARP_M / (VECTORS * VECTOR) };
+// Panels hold whole vectors along K; row i of b at depth k lies at i * ROW_PANEL_ROW + k * ROW_PANEL_K.
+enum { DEPTH = (BLOCK_K + VECTOR - 1) / VECTOR * VECTOR };
+enum { ROW_PANEL_ROW = DEPTH, ROW_PANEL_K = 1, ROW_PANEL = WARP_N * ROW_PANEL_ROW };
+enum { COL_PANEL = DEPTH * WARP_M, PRIVATE = ROW_PANEL + COL_PANEL + WARP_M * WARP_N };
 typedef char warps_tile_the_block[WARPS_M * WARP_M == BLOCK_M && WARPS_N * WARP_N == BLOCK_N ? 1 : -1];
 typedef char threads_as_planned[THREADS == 4 ? 1 : -1];
 typedef char fragments_as_planned[ROW_FRAGMENTS == 1 && COL_FRAGMENTS == 1 ? 1 : -1];
 typedef char fragments_fill_the_tile[ROW_FRAGMENTS * ROWS == WARP_N && COL_FRAGMENTS * VECTORS * VECTOR == WARP_M ? 1 : -1];
+typedef char private_as_planned[PRIVATE * sizeof(float) == 4096 ? 1 : -1];
 typedef float element;
 typedef float16 vector;
+typedef float value_element;
+typedef float16 value_vector;
 
-// Up to 16 elements, `step` apart, as a vector; zero beyond `count`.
-static inline float16 load_v16(
-    __global const float *from, const long step, const long count, const int aligned)
+static inline vector multiply_add(const vector x, const vector y, const vector sum)
 {
-    if (aligned && count >= 16)
-        return *(__global const float16 *)from;
+    return fma(x, y, sum);
+}
+
+// Up to 16 elements of float, `step` apart, as a vector; zero beyond `count`.
+static inline float16 load_f32_v16(__global const float *from, const long step, const long count)
+{
     if (step == 1 && count >= 16)
         return vload16(0, from);
     float parts[16];
@@ -36,14 +45,9 @@ static inline float16 load_v16(
     return vload16(0, parts);
 }
 
-// The first `count` elements of a vector, next to one another.
-static inline void store_v16(
-    __global float *to, const float16 value, const long count, const int aligned)
+// The first `count` values of a vector as float, next to one another.
+static inline void store_f32_v16(__global float *to, const float16 value, const long count)
 {
-    if (aligned && count >= 16) {
-        *(__global float16 *)to = value;
-        return;
-    }
     if (count >= 16) {
         vstore16(value, 0, to);
         return;
@@ -56,44 +60,37 @@ static inline void store_v16(
             to[i] = parts[i];
 }
 
-// NaN stays NaN: neither comparison holds.
-static inline vector clamp_between(const vector x, const element low, const element high)
+// A vector of float along the rows of the tile: one element for the whole of `value`.
+static inline value_vector bias_along_row(
+    const value_vector value, __global const float *bias, const long row, const long col, const long count)
 {
-    const vector raised = x < (vector)(low) ? (vector)(low) : x;
-    return raised > (vector)(high) ? (vector)(high) : raised;
+    return value + (value_vector)(bias[row]);
 }
 
 // x Phi(x) with Phi from Abramowitz and Stegun 7.1.26 (|error| <= 1.5e-7), exponential as a power of two.
-static inline vector gelu(const vector x)
+static inline value_vector gelu(const value_vector x)
 {
-    const vector z = fabs(x) * (element)(0.7071067811865476);
-    const vector t = (vector)(1) / ((vector)(1) + (element)(0.3275911) * z);
-    const vector series = t * ((element)(0.254829592) + t * ((element)(-0.284496736) + t * ((element)(1.421413741)
-        + t * ((element)(-1.453152027) + t * (element)(1.061405429)))));
+    const value_vector z = fabs(x) * (value_element)(0.7071067811865476);
+    const value_vector t = (value_vector)(1) / ((value_vector)(1) + (value_element)(0.3275911) * z);
+    const value_vector series = t * ((value_element)(0.254829592) + t * ((value_element)(-0.284496736) + t * ((value_element)(1.421413741)
+        + t * ((value_element)(-1.453152027) + t * (value_element)(1.061405429)))));
     // Half the complementary error function of |x| / sqrt 2: what Phi lacks of 1 on the far side.
-    const vector tail = (element)(0.5) * series * exp2(z * z * (element)(-1.4426950408889634));
-    return x * (x < 0 ? tail : (vector)(1) - tail);
-}
-
-// A vector along the rows of the tile: one element for the whole of `value`.
-static inline vector bias_along_row(
-    const vector value, __global const float *bias, const long row, const long col, const long count)
-{
-    return value + (vector)(bias[row]);
-}
-
-// A vector along the columns of the tile.
-static inline vector bias_along_col(
-    const vector value, __global const float *bias, const long row, const long col, const long count)
-{
-    return value + load_v16(bias + col, 1, count, 0);
+    const value_vector tail = (value_element)(0.5) * series * exp2(z * z * (value_element)(-1.4426950408889634));
+    return x * (x < 0 ? tail : (value_vector)(1) - tail);
 }
 
 // A matrix of the shape and majorness of D.
-static inline vector add_residual(
-    const vector value, __global const float *residual, const long ld, const long row, const long col, const long count)
+static inline value_vector add_residual(
+    const value_vector value, __global const float *residual, const long ld, const long row, const long col, const long count)
 {
-    return value + load_v16(residual + row * ld + col, 1, count, 0);
+    return value + load_f32_v16(residual + row * ld + col, 1, count);
+}
+
+// NaN stays NaN: neither comparison holds.
+static inline value_vector clamp_between(const value_vector x, const value_element low, const value_element high)
+{
+    const value_vector raised = x < (value_vector)(low) ? (value_vector)(low) : x;
+    return raised > (value_vector)(high) ? (value_vector)(high) : raised;
 }
 
 static inline void gemm_tile(
@@ -134,40 +131,46 @@ static inline void gemm_tile(
     // alpha = 0 must not read A or B.
     const long k_end = alpha == 0 ? 0 : K;
     // Without a product nothing is scaled, not even by an alpha of NaN.
-    const element product_scale = k_end > 0 ? alpha : 0;
+    const value_element product_scale = k_end > 0 ? alpha : 0;
 
     // 2. Prologue: the partial sums start at zero.
     vector sums[ROW_FRAGMENTS * COL_FRAGMENTS * ROWS * VECTORS];
     for (int i = 0; i < ROW_FRAGMENTS * COL_FRAGMENTS * ROWS * VECTORS; ++i)
         sums[i] = (vector)(0);
 
-    // 3. Main loop: pack a panel of BLOCK_K x WARP_M, then pass over the tile's fragments.
-    element panel[COL_FRAGMENTS * BLOCK_K * VECTORS * VECTOR];
+    // 3. Main loop: pack panels of BLOCK_K, then pass over the tile's fragments.
+    element row_panel[ROW_PANEL] __attribute__((aligned(64)));
+    element col_panel[COL_PANEL] __attribute__((aligned(64)));
     for (long k0 = 0; k0 < k_end; k0 += BLOCK_K) {
         const int k_count = (int)min(k_end - k0, (long)BLOCK_K);
-        // a is contiguous along M: each k gives one row of the panel, zero beyond the edge.
+        // b is contiguous along K: its rows are copied one after another, zero beyond the edges.
+        for (int i = 0; i < WARP_N; ++i) {
+            const long row = row0 + i;
+            for (int k = 0; k < k_count; k += VECTOR)
+                vstore16(load_f32_v16(
+                    b + row * ldb + (k0 + k) * b_step, b_step,
+                    row < N ? k_count - k : 0), 0, row_panel + i * ROW_PANEL_ROW + k);
+        }
+        // a is contiguous along M: each k gives one line of the panel, zero beyond the edge.
         for (int col_fragment = 0; col_fragment < COL_FRAGMENTS; ++col_fragment)
             for (int k = 0; k < k_count; ++k)
                 #pragma unroll
                 for (int j = 0; j < VECTORS; ++j) {
                     const long col = col0 + (col_fragment * VECTORS + j) * VECTOR;
-                    const vector packed = load_v16(
-                        a + (k0 + k) * lda + col * a_step, a_step, M - col, 0);
-                    vstore16(packed, (col_fragment * BLOCK_K + k) * VECTORS + j, panel);
+                    vstore16(load_f32_v16(
+                        a + col * a_step + (k0 + k) * lda, a_step,
+                        M - col), (col_fragment * DEPTH + k) * VECTORS + j, col_panel);
                 }
-        for (int row_fragment = 0; row_fragment < ROW_FRAGMENTS; ++row_fragment) {
-            // Rows beyond the edge read the last row instead; their sums are never written.
-            __global const float *rows[ROWS];
-            #pragma unroll
-            for (int i = 0; i < ROWS; ++i) {
-                const long row = min(row0 + row_fragment * ROWS + i, N - 1);
-                rows[i] = b + row * ldb + k0 * b_step;
-            }
-            for (int col_fragment = 0; col_fragment < COL_FRAGMENTS; ++col_fragment) {
-                if (col0 + col_fragment * VECTORS * VECTOR >= M)
+        // A panel's part of one column fragment stays in the first cache while the rows pass by.
+        for (int col_fragment = 0; col_fragment < COL_FRAGMENTS; ++col_fragment) {
+            if (col0 + col_fragment * VECTORS * VECTOR >= M)
+                break;
+            const element *const packed_cols = col_panel + col_fragment * DEPTH * VECTORS * VECTOR;
+            for (int row_fragment = 0; row_fragment < ROW_FRAGMENTS; ++row_fragment) {
+                if (row0 + row_fragment * ROWS >= N)
                     break;
+                const element *const packed_rows = row_panel + row_fragment * ROWS * ROW_PANEL_ROW;
                 vector *const kept = sums + (row_fragment * COL_FRAGMENTS + col_fragment) * ROWS * VECTORS;
-                const element *const packed = panel + col_fragment * BLOCK_K * VECTORS * VECTOR;
                 vector fragment[ROWS][VECTORS];
                 #pragma unroll
                 for (int i = 0; i < ROWS; ++i)
@@ -178,13 +181,13 @@ static inline void gemm_tile(
                     vector col_values[VECTORS];
                     #pragma unroll
                     for (int j = 0; j < VECTORS; ++j)
-                        col_values[j] = vload16(k * VECTORS + j, packed);
+                        col_values[j] = vload16(k * VECTORS + j, packed_cols);
                     #pragma unroll
                     for (int i = 0; i < ROWS; ++i) {
-                        const vector row_value = (vector)(rows[i][k * b_step]);
+                        const vector row_value = (vector)(packed_rows[i * ROW_PANEL_ROW + k * ROW_PANEL_K]);
                         #pragma unroll
                         for (int j = 0; j < VECTORS; ++j)
-                            fragment[i][j] = fma(row_value, col_values[j], fragment[i][j]);
+                            fragment[i][j] = multiply_add(row_value, col_values[j], fragment[i][j]);
                     }
                 }
                 #pragma unroll
@@ -209,14 +212,14 @@ static inline void gemm_tile(
                     if (count <= 0)
                         break;
                     const vector sum = sums[((row_fragment * COL_FRAGMENTS + col_fragment) * ROWS + i) * VECTORS + j];
-                    vector value = (vector)(product_scale) * sum;
+                    value_vector value = (value_vector)(product_scale) * sum;
                     if (beta != 0)
-                        value += (vector)(beta) * load_v16(c + row * c_step + col * ldc, ldc, count, 0);
+                        value += (value_vector)(beta) * load_f32_v16(c + row * c_step + col * ldc, ldc, count);
                     value = bias_along_row(value, bias, row, col, count);
                     value = gelu(value);
                     value = add_residual(value, residual, ldresidual, row, col, count);
                     value = clamp_between(value, -1.0f, 1.0f);
-                    store_v16(d + row * ldd + col, value, count, 0);
+                    store_f32_v16(d + row * ldd + col, value, count);
                 }
         }
 }

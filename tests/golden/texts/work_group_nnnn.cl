@@ -29,10 +29,16 @@ typedef char lanes_tile_the_warp[LANES_M * TILE_M == WARP_M && LANES_N * TILE_N 
 typedef char shared_as_planned[STAGES * (A_STAGE + B_STAGE) * sizeof(float) == 32768 ? 1 : -1];
 typedef float element;
 typedef float4 vector;
+typedef float value_element;
+typedef float4 value_vector;
 
-// Up to 4 elements, `step` apart, as a vector; zero beyond `count`.
-static inline float4 load_v4(
-    __global const float *from, const long step, const long count, const int aligned)
+static inline element multiply_add(const element x, const element y, const element sum)
+{
+    return fma(x, y, sum);
+}
+
+// Up to 4 elements of float, `step` apart, as a vector; zero beyond `count`.
+static inline float4 load_f32_v4(__global const float *from, const long step, const long count, const int aligned)
 {
     if (aligned && count >= 4)
         return *(__global const float4 *)from;
@@ -45,9 +51,8 @@ static inline float4 load_v4(
     return vload4(0, parts);
 }
 
-// The first `count` elements of a vector, next to one another.
-static inline void store_v4(
-    __global float *to, const float4 value, const long count, const int aligned)
+// The first `count` values of a vector as float, next to one another.
+static inline void store_f32_v4(__global float *to, const float4 value, const long count, const int aligned)
 {
     if (aligned && count >= 4) {
         *(__global float4 *)to = value;
@@ -76,11 +81,6 @@ static inline float4 pack_v4(const element *from)
     return vload4(0, from);
 }
 
-static inline void unpack_v4(element *to, const float4 from)
-{
-    vstore4(from, 0, to);
-}
-
 // This work-item's share of a tile of a, from global memory into registers; zero beyond the edges.
 static inline void fetch_a(
     float4 *fetched, __global const float *a, const long lda, const long a_step,
@@ -93,7 +93,7 @@ static inline void fetch_a(
         const long slow = slow0 + index / (BLOCK_K / A_VECTOR);
         const long fast = fast0 + index % (BLOCK_K / A_VECTOR) * A_VECTOR;
         if (A_VECTORS % THREADS == 0 || index < A_VECTORS)
-            fetched[i] = load_v4(
+            fetched[i] = load_f32_v4(
                 a + slow * lda + fast * a_step, a_step,
                 slow < slow_end ? fast_end - fast : 0, aligned);
     }
@@ -115,8 +115,9 @@ static inline void store_a(__local float *tile, const float4 *fetched)
         const int fast = index % (BLOCK_K / A_VECTOR) * A_VECTOR;
         if (A_VECTORS % THREADS == 0 || index < A_VECTORS) {
             // The vector runs along K and the tile along M: one element a row.
-            float parts[4];
-            unpack_v4(parts, fetched[i]);
+            const float4 widened = fetched[i];
+            element parts[4];
+            vstore4(widened, 0, parts);
             #pragma unroll
             for (int j = 0; j < A_VECTOR; ++j)
                 tile[place_a(fast + j, slow)] = parts[j];
@@ -136,7 +137,7 @@ static inline void fetch_b(
         const long slow = slow0 + index / (BLOCK_N / B_VECTOR);
         const long fast = fast0 + index % (BLOCK_N / B_VECTOR) * B_VECTOR;
         if (B_VECTORS % THREADS == 0 || index < B_VECTORS)
-            fetched[i] = load_v4(
+            fetched[i] = load_f32_v4(
                 b + slow * ldb + fast * b_step, b_step,
                 slow < slow_end ? fast_end - fast : 0, aligned);
     }
@@ -189,7 +190,7 @@ static inline void gemm_tile(
     // alpha = 0 must not read A or B.
     const long k_end = alpha == 0 ? 0 : K;
     // Without a product nothing is scaled, not even by an alpha of NaN.
-    const element product_scale = k_end > 0 ? alpha : 0;
+    const value_element product_scale = k_end > 0 ? alpha : 0;
 
     // 2. Prologue: the sums start at zero, the first tiles go to local memory.
     element sums[TILE_M][TILE_N];
@@ -232,7 +233,7 @@ static inline void gemm_tile(
             for (int i = 0; i < TILE_M; ++i)
                 #pragma unroll
                 for (int j = 0; j < TILE_N; ++j)
-                    sums[i][j] = fma(row_values[i], col_values[j], sums[i][j]);
+                    sums[i][j] = multiply_add(row_values[i], col_values[j], sums[i][j]);
         }
         if (next < k_end) {
             stage = (stage + 1) % STAGES;
@@ -252,10 +253,11 @@ static inline void gemm_tile(
                 const long col = block_col + col0 + j * LANES_N;
                 const long count = N - col;
                 if (count > 0) {
-                    vector value = (vector)(product_scale) * pack_v4(sums[i] + j);
+                    const vector sum = pack_v4(sums[i] + j);
+                    value_vector value = (value_vector)(product_scale) * sum;
                     if (beta != 0)
-                        value += (vector)(beta) * load_v4(c + row * ldc + col * c_step, c_step, count, aligned);
-                    store_v4(d + row * ldd + col, value, count, aligned);
+                        value += (value_vector)(beta) * load_f32_v4(c + row * ldc + col * c_step, c_step, count, aligned);
+                    store_f32_v4(d + row * ldd + col, value, count, aligned);
                 }
             }
         }

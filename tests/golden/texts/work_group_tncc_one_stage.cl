@@ -29,61 +29,16 @@ typedef char lanes_tile_the_warp[LANES_M * TILE_M == WARP_M && LANES_N * TILE_N 
 typedef char shared_as_planned[STAGES * (A_STAGE + B_STAGE) * sizeof(float) == 2048 ? 1 : -1];
 typedef float element;
 typedef float4 vector;
+typedef float value_element;
+typedef float4 value_vector;
 
-// Up to 2 elements, `step` apart, as a vector; zero beyond `count`.
-static inline float2 load_v2(
-    __global const float *from, const long step, const long count, const int aligned)
+static inline element multiply_add(const element x, const element y, const element sum)
 {
-    if (aligned && count >= 2)
-        return *(__global const float2 *)from;
-    if (step == 1 && count >= 2)
-        return vload2(0, from);
-    float parts[2];
-    #pragma unroll
-    for (int i = 0; i < 2; ++i)
-        parts[i] = i < count ? from[i * step] : 0;
-    return vload2(0, parts);
+    return fma(x, y, sum);
 }
 
-// The first `count` elements of a vector, next to one another.
-static inline void store_v2(
-    __global float *to, const float2 value, const long count, const int aligned)
-{
-    if (aligned && count >= 2) {
-        *(__global float2 *)to = value;
-        return;
-    }
-    if (count >= 2) {
-        vstore2(value, 0, to);
-        return;
-    }
-    float parts[2];
-    vstore2(value, 0, parts);
-    #pragma unroll
-    for (int i = 0; i < 2; ++i)
-        if (i < count)
-            to[i] = parts[i];
-}
-
-// Vectors of 2 between local memory, vector registers and arrays of registers.
-static inline void read_v2(element *to, const __local element *from)
-{
-    vstore2(*(const __local float2 *)from, 0, to);
-}
-
-static inline float2 pack_v2(const element *from)
-{
-    return vload2(0, from);
-}
-
-static inline void unpack_v2(element *to, const float2 from)
-{
-    vstore2(from, 0, to);
-}
-
-// Up to 4 elements, `step` apart, as a vector; zero beyond `count`.
-static inline float4 load_v4(
-    __global const float *from, const long step, const long count, const int aligned)
+// Up to 4 elements of float, `step` apart, as a vector; zero beyond `count`.
+static inline float4 load_f32_v4(__global const float *from, const long step, const long count, const int aligned)
 {
     if (aligned && count >= 4)
         return *(__global const float4 *)from;
@@ -96,9 +51,8 @@ static inline float4 load_v4(
     return vload4(0, parts);
 }
 
-// The first `count` elements of a vector, next to one another.
-static inline void store_v4(
-    __global float *to, const float4 value, const long count, const int aligned)
+// The first `count` values of a vector as float, next to one another.
+static inline void store_f32_v4(__global float *to, const float4 value, const long count, const int aligned)
 {
     if (aligned && count >= 4) {
         *(__global float4 *)to = value;
@@ -116,6 +70,30 @@ static inline void store_v4(
             to[i] = parts[i];
 }
 
+// A vector of float along the rows of the tile: one element for the whole of `value`.
+static inline value_vector bias_along_row(
+    const value_vector value, __global const float *bias, const long row, const long col, const long count)
+{
+    return value + (value_vector)(bias[row]);
+}
+
+// x / (1 + e^-x), the exponential as a power of two: 1.4426950408889634 is log2(e).
+static inline value_vector silu(const value_vector x)
+{
+    return x / ((value_vector)(1) + exp2(x * (value_element)(-1.4426950408889634)));
+}
+
+// Vectors of 2 between local memory, vector registers and arrays of registers.
+static inline void read_v2(element *to, const __local element *from)
+{
+    vstore2(*(const __local float2 *)from, 0, to);
+}
+
+static inline float2 pack_v2(const element *from)
+{
+    return vload2(0, from);
+}
+
 // Vectors of 4 between local memory, vector registers and arrays of registers.
 static inline void read_v4(element *to, const __local element *from)
 {
@@ -125,31 +103,6 @@ static inline void read_v4(element *to, const __local element *from)
 static inline float4 pack_v4(const element *from)
 {
     return vload4(0, from);
-}
-
-static inline void unpack_v4(element *to, const float4 from)
-{
-    vstore4(from, 0, to);
-}
-
-// x / (1 + e^-x), the exponential as a power of two: 1.4426950408889634 is log2(e).
-static inline vector silu(const vector x)
-{
-    return x / ((vector)(1) + exp2(x * (element)(-1.4426950408889634)));
-}
-
-// A vector along the rows of the tile: one element for the whole of `value`.
-static inline vector bias_along_row(
-    const vector value, __global const float *bias, const long row, const long col, const long count)
-{
-    return value + (vector)(bias[row]);
-}
-
-// A vector along the columns of the tile.
-static inline vector bias_along_col(
-    const vector value, __global const float *bias, const long row, const long col, const long count)
-{
-    return value + load_v4(bias + col, 1, count, 0);
 }
 
 // This work-item's share of a tile of a, from global memory into registers; zero beyond the edges.
@@ -164,7 +117,7 @@ static inline void fetch_a(
         const long slow = slow0 + index / (BLOCK_M / A_VECTOR);
         const long fast = fast0 + index % (BLOCK_M / A_VECTOR) * A_VECTOR;
         if (A_VECTORS % THREADS == 0 || index < A_VECTORS)
-            fetched[i] = load_v4(
+            fetched[i] = load_f32_v4(
                 a + slow * lda + fast * a_step, a_step,
                 slow < slow_end ? fast_end - fast : 0, aligned);
     }
@@ -202,7 +155,7 @@ static inline void fetch_b(
         const long slow = slow0 + index / (BLOCK_N / B_VECTOR);
         const long fast = fast0 + index % (BLOCK_N / B_VECTOR) * B_VECTOR;
         if (B_VECTORS % THREADS == 0 || index < B_VECTORS)
-            fetched[i] = load_v4(
+            fetched[i] = load_f32_v4(
                 b + slow * ldb + fast * b_step, b_step,
                 slow < slow_end ? fast_end - fast : 0, aligned);
     }
@@ -257,7 +210,7 @@ static inline void gemm_tile(
     // alpha = 0 must not read A or B.
     const long k_end = alpha == 0 ? 0 : K;
     // Without a product nothing is scaled, not even by an alpha of NaN.
-    const element product_scale = k_end > 0 ? alpha : 0;
+    const value_element product_scale = k_end > 0 ? alpha : 0;
 
     // 2. Prologue: the sums start at zero, the first tiles go to local memory.
     element sums[TILE_N][TILE_M];
@@ -300,7 +253,7 @@ static inline void gemm_tile(
             for (int i = 0; i < TILE_N; ++i)
                 #pragma unroll
                 for (int j = 0; j < TILE_M; ++j)
-                    sums[i][j] = fma(row_values[i], col_values[j], sums[i][j]);
+                    sums[i][j] = multiply_add(row_values[i], col_values[j], sums[i][j]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (next < k_end) {
@@ -321,12 +274,13 @@ static inline void gemm_tile(
                 const long col = block_col + col0 + j * LANES_M;
                 const long count = M - col;
                 if (count > 0) {
-                    vector value = (vector)(product_scale) * pack_v4(sums[i] + j);
+                    const vector sum = pack_v4(sums[i] + j);
+                    value_vector value = (value_vector)(product_scale) * sum;
                     if (beta != 0)
-                        value += (vector)(beta) * load_v4(c + row * ldc + col * c_step, c_step, count, aligned);
+                        value += (value_vector)(beta) * load_f32_v4(c + row * ldc + col * c_step, c_step, count, aligned);
                     value = bias_along_row(value, bias, row, col, count);
                     value = silu(value);
-                    store_v4(d + row * ldd + col, value, count, aligned);
+                    store_f32_v4(d + row * ldd + col, value, count, aligned);
                 }
             }
         }

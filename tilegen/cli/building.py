@@ -1,0 +1,125 @@
+"""``tilegen build`` and ``tilegen verify``: a spec compiled, checked and written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilegen import registry
+from tilegen.cli.built import Built, write_all
+from tilegen.cli.failures import FAILED, FINE, WRONG, explained, say
+from tilegen.cli.shared import (
+    ArchName,
+    AsJson,
+    BackendName,
+    DeviceName,
+    Examples,
+    Seed,
+    Spec,
+    progress,
+    read_spec,
+    resolve,
+    split_names,
+)
+from tilegen.errors import BackendError, SpecError
+
+if TYPE_CHECKING:
+    from tilegen.verify import Report
+
+
+def build(
+    spec: Spec,
+    backend: BackendName,
+    arch: Annotated[str | None, typer.Option("--arch", "-a", help="One, or several: A,A2.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder to write.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Run it and check the results.")] = False,
+    examples: Examples = 50,
+    seed: Seed = 0,
+    device: DeviceName = None,
+    as_json: AsJson = False,
+) -> int:
+    """Emit the source, compile it where a compiler is found, and write both with a manifest."""
+    tile, plugin = read_spec(spec), registry.get(backend)
+    if output is not None and output.exists() and not output.is_dir():
+        raise SpecError(f"{output}: it is a file; -o names a folder")
+    archs: Sequence[str | None] = split_names(arch, "--arch") if arch is not None else [None]
+    built: list[Built] = []
+    for name in archs:
+        target, found = resolve(plugin, name, device)
+        with progress(f"building for {target or 'the device found'}", as_json):
+            built.append(Built.of(tile, plugin, target, found))
+        if verify and built[-1].missing:
+            raise BackendError(built[-1].missing)
+    reports = []
+    if verify:
+        for one in built:
+            with progress(f"verifying {one.source.name}", as_json):
+                reports.append(one.verify(examples, seed, device))
+    files: list[dict[str, Path]] = [{} for _ in built]
+    if output is not None:
+        files = write_all(built, output)
+    if as_json:
+        say({
+            "kernels": [
+                {**one.to_dict(), "files": {kind: str(path) for kind, path in written.items()}}
+                for one, written in zip(built, files, strict=True)
+            ],
+            "reports": [r.to_dict() for r in reports],
+        })  # fmt: skip
+        return FINE
+    for one, written in zip(built, files, strict=True):
+        say(one.text())
+        if written:
+            say(f"  wrote      {', '.join(str(path) for path in written.values())}")
+    for r in reports:
+        say(str(r))
+    return FINE
+
+
+def verify(
+    spec: Spec,
+    backend: Annotated[str, typer.Option("--backend", "-b", help="One, several (B1,B2), or all.")],
+    arch: ArchName = None,
+    device: DeviceName = None,
+    examples: Examples = 50,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> int:
+    """Build the kernel, solve drawn problems with it and check the results."""
+    tile = read_spec(spec)
+    everything = backend == "all"
+    names = registry.names() if everything else split_names(backend, "--backend")
+    plugins = [registry.get(name) for name in names]
+    reports: list[Report] = []
+    errors: list[dict[str, Any]] = []
+    for plugin in plugins:
+        try:
+            with progress(f"verifying on {plugin.name}", as_json):
+                target, found = resolve(plugin, arch, device)
+                built = Built.of(tile, plugin, target, found)
+                if built.missing:
+                    raise BackendError(built.missing)
+                reports.append(built.verify(examples, seed, device))
+        except Exception as error:
+            told = explained(error)
+            if told is None or len(plugins) == 1:
+                raise
+            errors.append({"backend": plugin.name, **told})
+            continue
+        if not as_json:
+            say(str(reports[-1]))
+    if as_json:
+        say({"reports": [r.to_dict() for r in reports], "errors": errors})
+    for told in errors:
+        if not as_json:
+            print(f"tilegen: {told['backend']}: {told['error']}", file=sys.stderr)
+    if any(told["kind"] == "VerifyError" for told in errors):
+        return FAILED
+    # With "all", a backend that has no device here, or not these types, was not asked for by name.
+    excused = everything and bool(reports)
+    hard = [t for t in errors if not excused or t["kind"] not in ("BackendError", "PlanError")]
+    return WRONG if hard else FINE
