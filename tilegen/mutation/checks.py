@@ -153,11 +153,11 @@ def _far(like: NDArray[Any], majorness: str, apart: Apart) -> NDArray[Any]:
 def _strides(shape: tuple[int, ...], apart: Apart) -> Iterator[int]:
     # A vector with a batch has two axes, of which the first is the batch.
     is_matrix = len(shape) == 3 or (len(shape) == 2 and shape[0] != 2)
-    rows = FAR if apart == "rows" else shape[-1] + 1
+    rows = FAR if apart == "rows" else 64
     if is_matrix:
         if len(shape) == 3:
-            yield FAR if apart == "batches" else rows * (shape[1] + 1)
+            yield FAR if apart == "batches" else rows * shape[1]
         yield rows
     elif len(shape) == 2:
-        yield FAR if apart == "batches" else shape[-1]
+        yield FAR if apart == "batches" else 64
     yield 1

@@ -297,12 +297,18 @@ def _mutant(
         start=start,
         end=end,
         replacement=replacement,
-        key=(operator, str(last - first), *map(_numberless, place)),
+        key=(operator, str(last - first), *(_general(part, code.language) for part in place)),
     )
 
 
-def _numberless(text: str) -> str:
-    return re.sub(r"\d+", "#", _closed(text))
+# The names of element types in names of functions: load_f16_as_f32_v4.
+STORED = re.compile(r"(?<![A-Za-z0-9])(?:bf|f|s|u)\d+(?![A-Za-z0-9])")
+
+
+def _general(text: str, language: Language) -> str:
+    """The text without what differs between kernels of one template: numbers and element types."""
+    typeless = re.sub(rf"\b(?:{language.types})\b", "type", STORED.sub("type", _closed(text)))
+    return re.sub(r"\d+", "#", typeless)
 
 
 def _closed(text: str) -> str:

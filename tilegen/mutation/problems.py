@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tilegen.plan import KernelPlan
 from tilegen.testing import Broadcast, Problem, View
+from tilegen.tiling import compute_type
 
 from .memory import Guarded
 
@@ -47,6 +48,9 @@ def trials(plan: KernelPlan) -> list[Trial]:
     bm, bn, bk = plan.block
     stages = plan.spec.stages
     batch = 3 if plan.spec.batch == "strided" else None
+    # alpha and beta of a sum of whole numbers are whole.
+    fractions = compute_type(plan.spec) != "s32"
+    half, other, nan = (0.5, -1.5, float("nan")) if fractions else (3, -3, 5)
 
     def whole(extent: int) -> int:
         return -(-extent // 16) * 16
@@ -60,12 +64,12 @@ def trials(plan: KernelPlan) -> list[Trial]:
         Trial(wide),
         Trial(replace(edge, alpha=1, beta=0, values="position", m=2 * bm + 1, n=bn - 1 or 1, k=bk + bm)),
         Trial(replace(wide, m=whole(bm + 1), n=whole(bn + 1), k=whole(bk + 1), views=TIGHT, seed=2)),
-        Trial(replace(edge, m=max(1, bm - 1), n=2 * bn + 1, k=3 * bk - 1, views=WIDE, beta=0.5)),
+        Trial(replace(edge, m=max(1, bm - 1), n=2 * bn + 1, k=3 * bk - 1, views=WIDE, beta=half)),
         # More than eight rows of tiles, and a rest: they run in groups.
         Trial(replace(edge, m=9 * bm + 1, n=2 * bn + 1, k=max(2, bk // 2))),
         Trial(replace(edge, m=2 * bm + 1, n=9 * bn + 1, k=max(2, bk // 2))),
         Trial(replace(edge, k=0), front=True),
-        Trial(replace(edge, k=0, alpha=float("nan"), beta=0)),
+        Trial(replace(edge, k=0, alpha=nan, beta=0)),
         Trial(replace(wide, alpha=0, poison_ab=True)),
         Trial(replace(edge, alpha=0, beta=0, poison_ab=True, poison_c=True)),
         Trial(replace(edge, beta=0, poison_c=True), exact=True),
@@ -77,8 +81,8 @@ def trials(plan: KernelPlan) -> list[Trial]:
         Trial(replace(edge, m=1, n=2 * bn + 3, k=bk - 1 or 1, views=TIGHT), exact=True),
         Trial(replace(edge, m=2 * bm + 3, n=1, k=bk + 1, views=TIGHT), exact=True),
         Trial(replace(edge, m=bm, n=bn, k=stages * bk, views=TIGHT, beta=1), exact=True),
-        Trial(replace(wide, values="normal", alpha=0.5, beta=1.5, k=2 * bk + 3)),
-        Trial(replace(edge, values="normal", alpha=-1.5, beta=0, seed=2)),
+        Trial(replace(wide, values="normal", alpha=half, beta=other, k=2 * bk + 3)),
+        Trial(replace(edge, values="normal", alpha=other, beta=0, seed=2)),
     ]
     axes: tuple[Broadcast, ...] = ("rows", "cols", "all", *(("batch",) if batch else ()))
     for axis in axes:
