@@ -19,7 +19,7 @@ CORE = ROOT / "tilegen"
 ORDER = [
     "errors", "dtypes", "layout", "hardware", "spec", "dataflow", "entries", "plan", "rules",
     "backend", "host_arrays", "registry", "tiling", "bounds", "lower", "render", "arguments",
-    "kernel", "build", "emulator", "testing", "verify", "report", "draw", "choose", "__init__",
+    "kernel", "build", "emulator", "testing", "verify", "mutation", "report", "draw", "choose", "__init__",
     "cli", "__main__",
 ]  # fmt: skip
 

@@ -97,8 +97,7 @@ def trials(plan: KernelPlan) -> list[Trial]:
 
 
 def race_problems(plan: KernelPlan) -> list[Problem]:
-    """Few and small ones for a checker that is slow: a whole tile, edges, both kinds of strides."""
+    """For a checker that is slow: one block at the edge, and as many steps of K as there are stages."""
     bm, bn, bk = plan.block
-    batch = 2 if plan.spec.batch == "strided" else None
-    edge = Problem(bm + 1, bn + 1, 2 * bk + 1, batch=batch, beta=2.0, views=ODD)
-    return [edge, replace(edge, m=bm, n=bn, k=3 * bk, views=WIDE)]
+    m, n, k = max(1, bm - 1), max(1, bn - 1), (plan.pipeline.stages + 1) * bk + 1
+    return [Problem(m, n, k, beta=2, views=ODD), Problem(bm, bn, k, views=WIDE)]
