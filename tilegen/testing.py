@@ -422,13 +422,14 @@ def reference(
     c : array, optional
         C as it was before the call, where D is written over it.
     """
-    wide = np.longdouble if spec.types.acc == "f64" else np.float64
+    wide: Any = np.longdouble if spec.types.acc == "f64" else np.float64
     a, b = arrays.a.astype(wide), arrays.b.astype(wide)
     shape = arrays.out.shape
     use_ab = problem.alpha != 0 and problem.k > 0
     if use_ab:
         with np.errstate(invalid="ignore", over="ignore"):
-            value, magnitude = problem.alpha * (a @ b), abs(problem.alpha) * (np.abs(a) @ np.abs(b))
+            product, size = a @ b, np.abs(a) @ np.abs(b)
+            value, magnitude = problem.alpha * product, abs(problem.alpha) * size
     else:
         value, magnitude = np.zeros(shape, wide), np.zeros(shape, wide)
     if problem.beta != 0:

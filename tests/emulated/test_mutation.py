@@ -24,7 +24,16 @@ from tilegen.mutation.pool import CRASHED, TIMED_OUT, Pool, Verdict
 from tilegen.mutation.problems import trials
 from tilegen.mutation.report import table, text, to_dict
 from tilegen.mutation.run import gathered, support_of
-from tilegen.mutation.worker import ASSERTED, COMPILES_NOT, REFUSED, STRAY, SURVIVED, UNFIT, WRONG, Task
+from tilegen.mutation.worker import (
+    ASSERTED,
+    COMPILES_NOT,
+    REFUSED,
+    STRAY,
+    SURVIVED,
+    UNFIT,
+    WRONG,
+    Task,
+)
 from tilegen.render import KernelSource
 
 SPEC = tg.TileSpec(block=(8, 32, 4), warp=(8, 16), pins={"opencl": {"form": "vector_fragment"}})
@@ -58,7 +67,9 @@ def judge(pool: Pool, source: KernelSource, device: Device):
     def judge(old: str, new: str, seconds: float = 5.0) -> Verdict:
         assert old in source.text
         changed = source.text.replace(old, new)
-        ((mark, verdict),) = pool.run([(old, Task(source, changed, device.selector, seconds, sound.taken))])
+        ((mark, verdict),) = pool.run(
+            [(old, Task(source, changed, device.selector, seconds, sound.taken))]
+        )
         assert mark == old
         return verdict
 
@@ -133,7 +144,9 @@ def lines_of(template: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "template",
-    sorted(p.name for p in (files("tilegen_templates") / "opencl").iterdir() if p.name.endswith(".j2")),
+    sorted(
+        p.name for p in (files("tilegen_templates") / "opencl").iterdir() if p.name.endswith(".j2")
+    ),
 )
 def test_the_corpus_holds_every_statement_of_every_template(template: str, device) -> None:
     texts = _corpus_texts(device)

@@ -6,4 +6,4 @@ from .language import Language, Support
 from .operators import OPERATORS, Mutant, mutants
 from .run import Result, mutate
 
-__all__ = ["OPERATORS", "Language", "Mutant", "Result", "Support", "mutate", "mutants"]
+__all__ = ["OPERATORS", "Language", "Mutant", "Result", "Support", "mutants", "mutate"]

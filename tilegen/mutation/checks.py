@@ -69,7 +69,9 @@ class Checks:
             self.taken.append(number)
         entries = {e.name for e in self.plan.main_entries}
         if idle := entries - {self._trials[number][1] for number in self.taken}:
-            raise VerifyError(f"no trial runs the entry {', '.join(sorted(idle))} of {self.plan.name}")
+            raise VerifyError(
+                f"no trial runs the entry {', '.join(sorted(idle))} of {self.plan.name}"
+            )
         self.run(binary)
         return self.taken
 
@@ -114,7 +116,10 @@ def check_far(kernel: Kernel, apart: Apart) -> None:
     size = {"a": (3, 3), "b": (3, 3), "c": (3, 3), "d": (3, 3), "residual": (3, 3)}
     near: dict[str, NDArray[Any]] = {}
     arrays: dict[str, NDArray[Any]] = {}
-    for name, shape in [*size.items(), *((s.op, (3,)) for s in spec.epilogue if s.op in ("bias", "scale"))]:
+    for name, shape in [
+        *size.items(),
+        *((s.op, (3,)) for s in spec.epilogue if s.op in ("bias", "scale")),
+    ]:
         if name == "residual" and not any(s.op == name for s in spec.epilogue):
             continue
         kind = DTYPES[operand_type(spec, name)]
@@ -122,14 +127,20 @@ def check_far(kernel: Kernel, apart: Apart) -> None:
         near[name] = rng.integers(low, 4, (*batch, *shape)).astype(kind.numpy)
         arrays[name] = _far(near[name], _majorness(spec, name), apart)
         arrays[name][...] = near[name]
-    value = near["a"].astype(np.float64) @ near["b"].astype(np.float64) + 2.0 * near["c"].astype(np.float64)
-    extras = {name: near[name] for name in ("bias", "scale", "residual") if name in near}
+    value = near["a"].astype(np.float64) @ near["b"].astype(np.float64) + 2.0 * near["c"].astype(
+        np.float64
+    )
+    extras: dict[str, NDArray[Any]] = {
+        name: near[name] for name in ("bias", "scale", "residual") if name in near
+    }
     want, slack = apply_epilogue(spec, value, np.zeros_like(value), extras)
     out = DTYPES[spec.types.d]
     if not out.is_float:
         want = np.clip(np.rint(want), -out.largest - (out.kind == "signed"), out.largest)
     more: dict[str, Any] = {name: arrays[name] for name in extras}
-    got = kernel(arrays["a"], arrays["b"], arrays["c"], beta=2, out=arrays["d"], **more).astype(np.float64)
+    got = kernel(arrays["a"], arrays["b"], arrays["c"], beta=2, out=arrays["d"], **more).astype(
+        np.float64
+    )
     if not np.all(np.abs(got - want) <= slack + out.roundoff * np.abs(want)):
         raise VerifyError(f"D is wrong where {apart} lie over 2**31 elements apart")
 
@@ -140,7 +151,9 @@ def _majorness(spec: TileSpec, name: str) -> str:
 
 def _far(like: NDArray[Any], majorness: str, apart: Apart) -> NDArray[Any]:
     """An array of this shape in memory of which only a few pages are ever touched."""
-    turned = like.shape if majorness == "row" else (*like.shape[:-2], like.shape[-1], like.shape[-2])
+    turned = (
+        like.shape if majorness == "row" else (*like.shape[:-2], like.shape[-1], like.shape[-2])
+    )
     strides = list(_strides(turned, apart))
     start = FAR if apart == "start" else 0
     span = start + 1 + sum((n - 1) * s for n, s in zip(turned, strides, strict=True))

@@ -34,11 +34,18 @@ def mutate(
     specs: Annotated[list[Path] | None, typer.Argument(metavar="[SPEC]...", help="Specs.")] = None,
     backend: Annotated[str, typer.Option("--backend", "-b", help="See 'tilegen targets'.")] = "",
     whole: Annotated[bool, typer.Option("--corpus", help="The backend's own specs.")] = False,
-    arch: Annotated[str | None, typer.Option("--arch", "-a", help="Of the device to run on.")] = None,
-    device: Annotated[str | None, typer.Option("--device", "-d", help="cpu, gpu:1, or a name.")] = None,
+    arch: Annotated[
+        str | None, typer.Option("--arch", "-a", help="Of the device to run on.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", "-d", help="cpu, gpu:1, or a name.")
+    ] = None,
     sample: Annotated[int | None, typer.Option("--sample", min=1, help="So many, drawn.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed draws the same ones.")] = 0,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=0, help="Processes; 0: one a core.")] = 0,
+    kept: Annotated[
+        Path | None, typer.Option("--resume", help="Verdicts: taken from here, added here.")
+    ] = None,
     report: Annotated[Path | None, typer.Option("--json", help="Write everything here.")] = None,
     markdown: Annotated[Path | None, typer.Option("--table", help="Write Markdown here.")] = None,
 ) -> int:
@@ -57,10 +64,19 @@ def mutate(
     if arch is not None and found.arch.name != arch:
         raise BackendError(f"{found.selector} ({found.name}) runs {found.arch.name} and not {arch}")
     tiles = corpus(backend) if whole else [TileSpec.from_file(path) for path in specs or ()]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     result = run(
-        tiles, backend, found, sample=sample, seed=seed, jobs=jobs or cores, told=_progress
-    )  # fmt: skip
+        tiles,
+        backend,
+        found,
+        sample=sample,
+        seed=seed,
+        jobs=jobs or cores,
+        kept=kept,
+        told=_progress,
+    )
     if report is not None:
         write_atomically(report, (json.dumps(reports.to_dict(result), indent=1) + "\n").encode())
     if markdown is not None:

@@ -57,14 +57,20 @@ def read(file: Traversable) -> list[Explanation]:
     """
     out = []
     known = {f.name for f in fields(Explanation)}
-    for number, entry in enumerate(tomllib.loads(file.read_text(encoding="utf-8")).get("explained", ()), 1):
+    for number, entry in enumerate(
+        tomllib.loads(file.read_text(encoding="utf-8")).get("explained", ()), 1
+    ):
         where = f"{file.name}, entry {number}"
         if unknown := sorted(set(entry) - known):
-            raise SpecError(f"{where}: {unknown[0]!r} is not a known key; known: {', '.join(sorted(known))}")
+            raise SpecError(
+                f"{where}: {unknown[0]!r} is not a known key; known: {', '.join(sorted(known))}"
+            )
         if not entry.get("reason"):
             raise SpecError(f"{where}: the reason is missing")
         if entry.get("kind", EQUIVALENT) not in (EQUIVALENT, OUT_OF_REACH):
-            raise SpecError(f"{where}: kind is {entry['kind']!r}, not {EQUIVALENT!r} or {OUT_OF_REACH!r}")
+            raise SpecError(
+                f"{where}: kind is {entry['kind']!r}, not {EQUIVALENT!r} or {OUT_OF_REACH!r}"
+            )
         for key in known - {"reason", "kind"}:
             try:
                 re.compile(entry.get(key, ""))

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 
 from .language import Language
 from .names import sisters
@@ -52,7 +52,9 @@ class Mutant:
         return text[: self.start] + self.replacement + text[self.end :]
 
     def __str__(self) -> str:
-        return f"line {self.line}, {self.function}, {self.operator}: {self.before}  ->  {self.after}"
+        return (
+            f"line {self.line}, {self.function}, {self.operator}: {self.before}  ->  {self.after}"
+        )
 
 
 def barrier(code: Code) -> Iterator[Change]:
@@ -180,7 +182,12 @@ def name(code: Code) -> Iterator[Change]:
     known: dict[str, frozenset[str]] = {}
     for i in code.active:
         function, word = code.function_at(i), code.word(i)
-        if function is None or code.tokens[i].kind != "word" or word in KEYWORDS or _declares(code, i):
+        if (
+            function is None
+            or code.tokens[i].kind != "word"
+            or word in KEYWORDS
+            or _declares(code, i)
+        ):
             continue
         if word in functions:
             others = functions
@@ -217,8 +224,14 @@ def statement(code: Code) -> Iterator[Change]:
     """An assignment, call or jump is left out, or changes places with the next of its kind."""
     for first, last in code.statements:
         word = code.word(first)
-        drops = not code.is_declaration(first) and word not in code.language.barriers and last > first
-        if drops and not (word == "return" and last > first + 1) and not set(range(first, last)) & code.skipped:
+        drops = (
+            not code.is_declaration(first) and word not in code.language.barriers and last > first
+        )
+        if (
+            drops
+            and not (word == "return" and last > first + 1)
+            and not set(range(first, last)) & code.skipped
+        ):
             yield first, last, ";"
     for (first, last), (start, end) in zip(code.statements, code.statements[1:], strict=False):
         assigns = code.word(first + 1) == "=" == code.word(start + 1)
@@ -233,7 +246,7 @@ def argument(code: Code) -> Iterator[Change]:
         if code.word(i) in own and code.word(i + 1) == "(":
             parts = code.arguments(i + 1)
             first_pair = 1 if code.word(i) in code.language.multiply_adds else 0
-            for left, right in list(zip(parts, parts[1:], strict=False))[first_pair:]:
+            for left, right in list(pairwise(parts))[first_pair:]:
                 one, other = code.part(*left), code.part(*right)
                 if one != other:
                     yield left[0], right[1], f"{other}, {one}"
@@ -255,7 +268,9 @@ OPERATORS: dict[str, Callable[[Code], Iterator[Change]]] = {
 }  # fmt: skip
 
 
-def mutants(text: str, language: Language, operators: tuple[str, ...] = tuple(OPERATORS)) -> list[Mutant]:
+def mutants(
+    text: str, language: Language, operators: tuple[str, ...] = tuple(OPERATORS)
+) -> list[Mutant]:
     """Every mutant of a text, in the order of the text; no two of them alike.
 
     Parameters

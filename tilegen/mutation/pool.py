@@ -68,7 +68,7 @@ class Pool:
         self._context.set_forkserver_preload(PRELOAD)
         cpus: list[int | None] = [None]
         if hasattr(os, "sched_getaffinity"):
-            cpus = list(sorted(os.sched_getaffinity(0)))
+            cpus = [*sorted(os.sched_getaffinity(0))]
         self._slots = [_Slot(cpus[i % len(cpus)]) for i in range(self.jobs)]
         return self
 

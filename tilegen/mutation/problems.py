@@ -62,8 +62,14 @@ def trials(plan: KernelPlan) -> list[Trial]:
         Trial(wide, margin=MARGIN),
         Trial(edge, exact=True),
         Trial(wide),
-        Trial(replace(edge, alpha=1, beta=0, values="position", m=2 * bm + 1, n=bn - 1 or 1, k=bk + bm)),
-        Trial(replace(wide, m=whole(bm + 1), n=whole(bn + 1), k=whole(bk + 1), views=TIGHT, seed=2)),
+        Trial(
+            replace(
+                edge, alpha=1, beta=0, values="position", m=2 * bm + 1, n=bn - 1 or 1, k=bk + bm
+            )
+        ),
+        Trial(
+            replace(wide, m=whole(bm + 1), n=whole(bn + 1), k=whole(bk + 1), views=TIGHT, seed=2)
+        ),
         Trial(replace(edge, m=max(1, bm - 1), n=2 * bn + 1, k=3 * bk - 1, views=WIDE, beta=half)),
         # More than eight rows of tiles, and a rest: they run in groups.
         Trial(replace(edge, m=9 * bm + 1, n=2 * bn + 1, k=max(2, bk // 2))),

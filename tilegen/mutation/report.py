@@ -22,7 +22,8 @@ def text(result: Result) -> str:
         f"{killed} of {compiled} that compile are killed ({result.rate():.1%}; of those that mean "
         f"something else {result.rate(without_equivalent=True):.1%}), {len(result.unexplained)} "
         f"survivors are unexplained; {result.seconds:.0f} s, {result.jobs} processes",
-        "killed by  " + ", ".join(f"{kind} {n}" for kind, n in kinds.most_common() if kind not in _ALIVE),
+        "killed by  "
+        + ", ".join(f"{kind} {n}" for kind, n in kinds.most_common() if kind not in _ALIVE),
         f"not compiled  {kinds[COMPILES_NOT]}",
     ]
     if not result.race_checked:
@@ -69,7 +70,10 @@ def table(result: Result) -> str:
     rows += ["", "| killed by | mutants |", "| --- | --: |"]
     rows += [f"| {kind} | {n} |" for kind, n in result.kinds().most_common() if kind not in _ALIVE]
     rows += ["", "| survivors | kind | reason |", "| --: | --- | --- |"]
-    rows += [f"| {len(group)} | {kind} | {reason} |" for (kind, reason), group in _explained(result.survivors)]
+    rows += [
+        f"| {len(group)} | {kind} | {reason} |"
+        for (kind, reason), group in _explained(result.survivors)
+    ]
     return "\n".join(rows)
 
 
@@ -92,7 +96,10 @@ def to_dict(result: Result) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "device": result.device,
-        "kernels": [{"name": s.name, "template": s.plan.template, "sha256": s.digest} for s in result.sources],
+        "kernels": [
+            {"name": s.name, "template": s.plan.template, "sha256": s.digest}
+            for s in result.sources
+        ],
         "mutants": len(result.judged),
         "compiled": len(result.compiled),
         "rate": result.rate(),

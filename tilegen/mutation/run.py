@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from tilegen import registry
@@ -18,13 +19,14 @@ from tilegen.render import KernelSource, emit
 from tilegen.spec import TileSpec
 
 from .explained import EQUIVALENT, Explanation, read
+from .journal import Journal
 from .language import RaceChecker, Support
 from .operators import Mutant, mutants
 from .pool import Pool, Verdict
 from .problems import race_problems
 from .worker import COMPILES_NOT, SURVIVED, UNFIT, Task
 
-RACES = "race checker"
+NATIVE, RACES = "native", "race checker"
 # What the unchanged text may take, with the start of the runtime; then what a mutant may.
 FIRST_SECONDS = 120.0
 SPARE_SECONDS = 1.0
@@ -140,6 +142,7 @@ def mutate(
     sample: int | None = None,
     seed: int = 0,
     jobs: int = 2,
+    kept: Path | None = None,
     told: Callable[[int, int], None] = lambda done, of: None,
 ) -> Result:
     """Mutate the texts of specs and run every mutant until something shows.
@@ -151,9 +154,11 @@ def mutate(
     backend : str
     device : Device
     sample : int, optional
-        So many mutants, drawn with ``seed``; left out, all.
+        So many mutants, drawn with ``seed``; left out, all. A larger sample holds the smaller.
     jobs : int
         Processes.
+    kept : Path, optional
+        A file of verdicts: what it holds is not run again, and what is run is added.
     told : callable
         Is called with how many are judged, of how many.
 
@@ -171,16 +176,17 @@ def mutate(
     result = Result(sources, device.name, jobs, support.races is not None)
     places = gathered(sources, support)
     keys = list(places)
-    if sample is not None and sample < len(keys):
-        keys = sorted(random.Random(seed).sample(keys, sample), key=list(places).index)
+    random.Random(seed).shuffle(keys)
+    keys = keys[:sample]
+    journal = Journal(kept)
     with Pool(jobs) as pool:
         known = _sane(pool, sources, device)
-        judged = _native(pool, keys, places, known, device, told)
-    result.judged = [judged[key] for key in keys]
+        judged = _native(pool, keys, places, known, device, journal, told)
+    result.judged = [judged[key] for key in places if key in judged]
     for one in result.survivors:
         one.explanation = _explained(explanations, one)
     if support.races is not None:
-        _race_checked(support.races, result.unexplained, jobs)
+        _race_checked(support.races, result.unexplained, device, journal, jobs)
     result.seconds = time.perf_counter() - start
     return result
 
@@ -226,28 +232,14 @@ def _native(
     places: Places,
     known: dict[str, _Known],
     device: Device,
+    journal: Journal,
     told: Callable[[int, int], None],
 ) -> dict[Any, Judged]:
     """Verdicts of the device: each mutant in one source after another, until it is killed."""
     judged: dict[Any, Judged] = {}
-    order = sorted(
-        ((key, i) for key in keys for i in range(len(places[key]))),
-        # Source by source, so that a process keeps its trials; survivors again in the later ones.
-        key=lambda pair: pair[1],
-    )
 
-    def tasks() -> Iterator[tuple[Any, Task]]:
-        for key, i in order:
-            if i and not judged[key].survived:
-                continue
-            source, mutant = places[key][i]
-            k, text = known[source.digest], mutant.apply(source.text)
-            yield (key, i), Task(source, text, device.selector, k.seconds, k.taken)
-
-    for (key, i), verdict in pool.run(tasks()):
+    def settle(key: Any, i: int, verdict: Verdict) -> None:
         source, mutant = places[key][i]
-        if verdict.kind == UNFIT:
-            raise VerifyError(verdict.detail)
         if i == 0:
             judged[key] = Judged(mutant, source, verdict)
         else:
@@ -255,6 +247,26 @@ def _native(
             if verdict.kind not in (COMPILES_NOT, SURVIVED):
                 judged[key] = replace(judged[key], mutant=mutant, source=source, verdict=verdict)
         told(len(judged), len(keys))
+
+    def tasks(i: int) -> Iterator[tuple[Any, Task]]:
+        for key in keys:
+            if len(places[key]) <= i or (i and not judged[key].survived):
+                continue
+            source, mutant = places[key][i]
+            k, text = known[source.digest], mutant.apply(source.text)
+            if verdict := journal.find(text, source, device, NATIVE):
+                settle(key, i, verdict)
+            else:
+                yield key, Task(source, text, device.selector, k.seconds, k.taken)
+
+    # Survivors of the first source that holds them go to the second, and so on.
+    for i in range(max(map(len, places.values()), default=0)):
+        for key, verdict in pool.run(tasks(i)):
+            if verdict.kind == UNFIT:
+                raise VerifyError(verdict.detail)
+            source, mutant = places[key][i]
+            journal.keep(mutant.apply(source.text), source, device, NATIVE, verdict)
+            settle(key, i, verdict)
     return judged
 
 
@@ -263,17 +275,22 @@ def _explained(explanations: Sequence[Explanation], one: Judged) -> Explanation 
     return next((e for e in explanations if e.fits(template, one.mutant)), None)
 
 
-def _race_checked(races: RaceChecker, survivors: Sequence[Judged], jobs: int) -> None:
+def _race_checked(
+    races: RaceChecker, survivors: Sequence[Judged], device: Device, journal: Journal, jobs: int
+) -> None:
     """Survivors that nothing explains go through the checker that sees every access."""
 
     def check(one: Judged) -> None:
-        source = replace(one.source, text=one.mutant.apply(one.source.text))
-        try:
-            found = races(source, race_problems(source.plan))
-        except (CompileError, LaunchError) as error:
-            found = [str(error)]
-        if found:
-            one.verdict = Verdict(RACES, found[0][:400], 0.0)
+        text = one.mutant.apply(one.source.text)
+        verdict = journal.find(text, one.source, device, RACES)
+        if verdict is None:
+            try:
+                found = races(replace(one.source, text=text), race_problems(one.source.plan))
+            except (CompileError, LaunchError) as error:
+                found = [str(error)]
+            verdict = Verdict(RACES, found[0][:400], 0.0) if found else one.verdict
+            journal.keep(text, one.source, device, RACES, verdict)
+        one.verdict = verdict
 
     with ThreadPoolExecutor(jobs) as threads:
         list(threads.map(check, survivors))

@@ -121,9 +121,14 @@ class Code:
             if self.word(i) == "{":
                 close = self.partner.get(i, len(self))
                 before = i - 1
-                if self.word(before) == ")" and self.tokens[self.partner[before] - 1].kind == "word":
+                if (
+                    self.word(before) == ")"
+                    and self.tokens[self.partner[before] - 1].kind == "word"
+                ):
                     opening = self.partner[before]
-                    out.append(Function(self.word(opening - 1), opening - 1, (opening, before), (i, close)))
+                    out.append(
+                        Function(self.word(opening - 1), opening - 1, (opening, before), (i, close))
+                    )
                 i = close
             i += 1
         return out
@@ -159,7 +164,9 @@ class Code:
                 out.update(range(i, self.partner[i + 1] + 1))
             starts = i == 0 or self.word(i - 1) in (";", "}", "{")
             if starts and re.match(self.language.asserts, self.text[token.start :]):
-                out.update(range(i, next(j for j in range(i, len(self)) if self.word(j) == ";") + 1))
+                out.update(
+                    range(i, next(j for j in range(i, len(self)) if self.word(j) == ";") + 1)
+                )
         return frozenset(out)
 
     @cached_property
@@ -180,14 +187,25 @@ class Code:
 
     def _is_cast(self, close: int) -> bool:
         first = self.partner[close] + 1
-        return first < close and all(self.is_type(i) or self.word(i) == "*" for i in range(first, close))
+        return first < close and all(
+            self.is_type(i) or self.word(i) == "*" for i in range(first, close)
+        )
 
     def is_binary(self, i: int) -> bool:
         """Whether the token is an operator between two operands."""
         word, before, after = self.word(i), self.word(i - 1), self.word(i + 1)
         if word not in PRECEDENCE or self.tokens[i].kind != "mark":
             return False
-        if after in (")", ",", ";", "]", ">") or before in (*PAIRS, ",", ";", "?", ":", "}", "~", "!"):
+        if after in (")", ",", ";", "]", ">") or before in (
+            *PAIRS,
+            ",",
+            ";",
+            "?",
+            ":",
+            "}",
+            "~",
+            "!",
+        ):
             return False
         if before in PRECEDENCE or before in ASSIGNMENTS or before in KEYWORDS:
             return False
@@ -206,7 +224,11 @@ class Code:
             if self.word(j) in PAIRS.values() and j not in self.head_ends:
                 j = self.partner[j] - 1
                 continue
-            if self._stops(j) or j in self.head_ends or (self.is_binary(j) and PRECEDENCE[self.word(j)] < rank):
+            if (
+                self._stops(j)
+                or j in self.head_ends
+                or (self.is_binary(j) and PRECEDENCE[self.word(j)] < rank)
+            ):
                 break
             j -= 1
         return j + 1
