@@ -27,7 +27,12 @@ TILES: list[dict[str, Any]] = [
     {"block": (64, 64, 16), "warp": (32, 32)},
     {"block": (32, 48, 20), "warp": (16, 48), "batch": "strided", "epilogue": [{"op": "bias"}]},
 ]
-MAJORS = [("row", "row", "row"), ("row", "col", "row"), ("col", "row", "col"), ("col", "col", "col")]
+MAJORS = [
+    ("row", "row", "row"),
+    ("row", "col", "row"),
+    ("col", "row", "col"),
+    ("col", "col", "col"),
+]
 
 
 def plans(backend: str, arch: str) -> list[tg.KernelPlan]:
@@ -94,7 +99,9 @@ def table() -> str:
                     if (r["arch"], r["form"], r["rung"]) == (arch, plan.form, rung)
                     and r["template_sha256"] == digest(plan)
                 ]
-                text = "; ".join(f"{r['problems']} problems on {r['device']}, {r['date']}" for r in found)
+                text = "; ".join(
+                    f"{r['problems']} problems on {r['device']}, {r['date']}" for r in found
+                )
                 cells.append(text or "not run")
             lines.append(f"| OpenCL | {arch} | {plan.form} | f32 | checked | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -58,7 +58,8 @@ class DType:
             return 1.0
         import ml_dtypes
 
-        return float(ml_dtypes.finfo(self.numpy).smallest_subnormal)
+        finfo: Any = ml_dtypes.finfo
+        return float(finfo(self.numpy).smallest_subnormal)
 
     @cached_property
     def numpy(self) -> np.dtype[Any]:

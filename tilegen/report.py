@@ -140,7 +140,9 @@ def _kernel(plan: KernelPlan) -> Pairs:
 
 
 def _arch(arch: Arch) -> str:
-    files = ", ".join(f"{f.per_lane} {f.name} registers of {f.bits} bits" for f in arch.register_files)
+    files = ", ".join(
+        f"{f.per_lane} {f.name} registers of {f.bits} bits" for f in arch.register_files
+    )
     features = f", {' '.join(sorted(arch.features))}" if arch.features else ""
     return (
         f"{arch.name}: {_count(arch.lanes, 'lane')} a warp, {arch.max_threads} threads and "
@@ -161,7 +163,10 @@ def _tiles(plan: KernelPlan) -> Pairs:
         f"{plan.warps[0]} x {plan.warps[1]} = {plan.warps[0] * plan.warps[1]} that compute, "
         f"{plan.pipeline.warps} in all",
     )
-    yield "threads", f"{plan.threads} a block = {plan.pipeline.warps} warps x {plan.arch.lanes} lanes"
+    yield (
+        "threads",
+        f"{plan.threads} a block = {plan.pipeline.warps} warps x {plan.arch.lanes} lanes",
+    )
     if (tm, tn) != (1, 1) or (pm, pn) != (1, 1):
         yield "thread", f"{tm} x {tn} of D at a time, {pm} x {pn} passes"
     yield "split of K", f"{plan.split_k}" + (" (no split)" if plan.split_k == 1 else " blocks")
@@ -189,9 +194,7 @@ def _ownership(plan: KernelPlan) -> Pairs:
 
 def _owns(o: Ownership) -> str:
     shared = f", each element held {o.copies} times" if o.copies > 1 else ""
-    return (
-        f"{o.rows} x {o.cols}: warp {o.warp}, lane {o.lane}, register {o.register}{shared}"
-    )
+    return f"{o.rows} x {o.cols}: warp {o.warp}, lane {o.lane}, register {o.register}{shared}"
 
 
 def _shared(plan: KernelPlan) -> Pairs:
@@ -204,9 +207,7 @@ def _shared(plan: KernelPlan) -> Pairs:
 def _tile(t: SharedTile) -> str:
     swizzle = t.swizzle
     if t.swizzle == "xor":
-        swizzle = (
-            f"xor: vector of {t.vector} ^= (row / {t.swizzle_rows}) & {t.swizzle_mask}"
-        )
+        swizzle = f"xor: vector of {t.vector} ^= (row / {t.swizzle_rows}) & {t.swizzle_mask}"
     elif t.swizzle == "pad":
         swizzle = f"pad of {t.row_stride - (t.panel_cols or t.cols)} elements a row"
     text = (
@@ -382,7 +383,8 @@ def targets_text(backends: Sequence[Backend]) -> str:
         devices = list(backend.devices())
         for device in devices:
             lines += _wrapped(
-                "  device    ", f"{device.selector}: {device.name}, {device.rung}, runs {device.arch.name}"
+                "  device    ",
+                f"{device.selector}: {device.name}, {device.rung}, runs {device.arch.name}",
             )
         if not devices:
             lines.append("  device    none found")

@@ -158,7 +158,9 @@ def epilogue_fits_its_type(c: Candidate) -> Iterator[Violation]:
             )
         for bound in ("low", "high"):
             value = getattr(step, bound)
-            if value is not None and not (value.is_integer() and abs(value) <= DTYPES[kind].largest):
+            if value is not None and not (
+                value.is_integer() and abs(value) <= DTYPES[kind].largest
+            ):
                 yield Violation(
                     "epilogue",
                     f"epilogue[{i}].{bound}",

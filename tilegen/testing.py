@@ -426,12 +426,15 @@ def reference(
     a, b = arrays.a.astype(wide), arrays.b.astype(wide)
     shape = arrays.out.shape
     use_ab = problem.alpha != 0 and problem.k > 0
+    product: NDArray[Any] = np.zeros(shape, wide)
+    size: NDArray[Any] = np.zeros(shape, wide)
     if use_ab:
         with np.errstate(invalid="ignore", over="ignore"):
             product, size = a @ b, np.abs(a) @ np.abs(b)
-            value, magnitude = problem.alpha * product, abs(problem.alpha) * size
-    else:
-        value, magnitude = np.zeros(shape, wide), np.zeros(shape, wide)
+    with np.errstate(invalid="ignore"):
+        # Without a product nothing is scaled, not even by an alpha of NaN.
+        value = problem.alpha * product if use_ab else product
+    magnitude = abs(problem.alpha) * size if use_ab else size
     if problem.beta != 0:
         assert c is not None
         with np.errstate(invalid="ignore"):
@@ -527,8 +530,10 @@ def check_problem(kernel: Kernel, problem: Problem, memory: Memory | None = None
     magnitude = np.where(np.isfinite(magnitude), magnitude, 0.0)
     largest_sum = float(np.max(magnitude)) if magnitude.size else 0.0
     exact = (
-        problem.values != "normal" or not acc.is_float
-    ) and not soft and largest_sum * 2 < min(_exact_below(acc), _exact_below(compute))
+        (problem.values != "normal" or not acc.is_float)
+        and not soft
+        and largest_sum * 2 < min(_exact_below(acc), _exact_below(compute))
+    )
     rounds = growth(plan.instruction.family, problem.k if acc.is_float else 0)
     slack = rounds * compute.roundoff * magnitude
     with np.errstate(invalid="ignore", over="ignore"):
@@ -570,7 +575,8 @@ def rounded(values: NDArray[Any], kind: DType) -> NDArray[Any]:
     if kind.is_float:
         with np.errstate(over="ignore"):
             return np.asarray(values.astype(kind.numpy).astype(np.float64))
-    return np.clip(np.rint(np.nan_to_num(values, nan=0.0)), kind.smallest, kind.largest)
+    whole = np.rint(np.nan_to_num(values, nan=0.0))
+    return np.asarray(np.clip(whole, kind.smallest, kind.largest))
 
 
 def _within(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
@@ -22,6 +22,7 @@ from tilegen.render import KernelSource
 from .archs import CPU, GPU, refined
 from .arrays import DeviceSession, HostSession
 from .runtime import binding, opencl
+from .types import needs
 
 FLAGS = ""
 # The widest access of any form is 64 bytes; buffers start at such a boundary or a wider one.
@@ -89,6 +90,19 @@ class OpenCLDevice:
             entry.name: self._resources(cl.Kernel(program, entry.name)) for entry in source.entries
         }
         return KernelBinary(source, binary, log, resources, self.toolchain(), flags)
+
+    def _lacks(self, source: KernelSource) -> Iterator[str]:
+        """What a plan for another arch, a static one say, asks for beyond this device."""
+        plan, arch = source.plan, self.arch
+        for feature in sorted(needs(plan.spec) - arch.features):
+            yield f"it has no {feature}"
+        if plan.threads > arch.max_threads:
+            yield f"a work-group has {plan.threads} work-items, and it allows {arch.max_threads}"
+        if plan.budget.shared_bytes > arch.shared_bytes:
+            yield (
+                f"a work-group takes {plan.budget.shared_bytes} bytes of local memory, and it has "
+                f"{arch.shared_bytes}"
+            )
 
     def _resources(self, kernel: Any) -> Resources:
         info = binding().kernel_work_group_info

@@ -197,7 +197,9 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "entries": [
             {
                 "name": entry.name,
-                "says": SAYS["aligned" if staged_form and entry.variant == "wide" else entry.variant],
+                "says": SAYS[
+                    "aligned" if staged_form and entry.variant == "wide" else entry.variant
+                ],
                 "parameters": parameters(entry.arguments),
                 "call": _call(entry, body),
                 "wide": "1" if entry.variant == "wide" else "0",
@@ -219,9 +221,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
     }
 
 
-def _epilogue_operands(
-    plan: KernelPlan, memory: Memory, value: str, vector: int
-) -> dict[str, str]:
+def _epilogue_operands(plan: KernelPlan, memory: Memory, value: str, vector: int) -> dict[str, str]:
     """How the epilogue reads its vectors and its matrix, and what it says of them."""
     out = {}
     for step in plan.epilogue:
@@ -310,7 +310,9 @@ def _staged(plan: KernelPlan, roles: Roles, memory: Memory, operand: str) -> Sta
         load=load.name,
         widened=widened(kind, acc, "fetched[i]", copy.elements),
         widened_type=vector_type(REGISTER_TYPES[acc], copy.elements),
-        vstore="parts[0] = widened;" if copy.elements == 1 else f"vstore{copy.elements}(widened, 0, parts);",
+        vstore="parts[0] = widened;"
+        if copy.elements == 1
+        else f"vstore{copy.elements}(widened, 0, parts);",
         row_stride=tile.row_stride,
         swizzle_rows=tile.swizzle_rows,
         swizzle_mask=tile.swizzle_mask,

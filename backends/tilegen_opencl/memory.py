@@ -135,7 +135,12 @@ class Memory:
     @property
     def narrowings(self) -> list[Narrowing]:
         """For stores to bf16, of whole vectors and of single elements."""
-        widths = {w for s in self._stores.values() if s.name.startswith("store_bf16") for w in (1, s.width)}
+        widths = {
+            w
+            for s in self._stores.values()
+            if s.name.startswith("store_bf16")
+            for w in (1, s.width)
+        }
         return [
             Narrowing(
                 name=narrowed("bf16", "f32", "", width).partition("(")[0],

@@ -112,9 +112,7 @@ class WorkGroup:
             )
 
         def tiles(count: int) -> tuple[SharedTile, ...]:
-            return tuple(
-                self._shared(o, spec, arch, lanes, vectors, count) for o in ("a", "b")
-            )
+            return tuple(self._shared(o, spec, arch, lanes, vectors, count) for o in ("a", "b"))
 
         shared = tiles(stages)
         if stages == 2 and sum(t.bytes for t in shared) > arch.shared_bytes:

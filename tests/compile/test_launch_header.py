@@ -67,7 +67,9 @@ def compiled(tmp_path: Path, source: KernelSource) -> ctypes.CDLL:
             ]
     (tmp_path / "all.c").write_text("\n".join(lines) + "\n")
     library = tmp_path / "all.so"
-    subprocess.run([CC, *STRICT, "-shared", "-fPIC", "all.c", "-o", library], cwd=tmp_path, check=True)
+    subprocess.run(
+        [CC, *STRICT, "-shared", "-fPIC", "all.c", "-o", library], cwd=tmp_path, check=True
+    )
     return ctypes.CDLL(str(library))
 
 
@@ -81,7 +83,9 @@ def test_header_agrees_with_the_plan(tmp_path, name, arch):
     source = emitted(name, arch)
     library = compiled(tmp_path, source)
     for entry in source.entries:
-        assert ctypes.c_char_p.in_dll(library, f"symbol_{entry.name}").value == entry.symbol.encode()
+        assert (
+            ctypes.c_char_p.in_dll(library, f"symbol_{entry.name}").value == entry.symbol.encode()
+        )
         assert ctypes.c_int.in_dll(library, f"block_{entry.name}").value == entry.block
         assert ctypes.c_int.in_dll(library, f"args_{entry.name}").value == len(entry.arguments)
         for index, argument in enumerate(entry.arguments):
@@ -117,13 +121,13 @@ def test_header_accepts_what_the_entry_does(tmp_path, name, arch):
                 assert accepts(*good) == 1
                 assert accepts(None, None, None, None) == 1
                 good[position] = ctypes.byref(Operand(address, ld, stride, step))
-                want = o not in by_operand or allows(by_operand[o], address, ld, stride, step, steps)
+                want = o not in by_operand or allows(
+                    by_operand[o], address, ld, stride, step, steps
+                )
                 assert accepts(*good) == want, (entry.name, o, address, ld, stride, step)
 
 
-def allows(
-    access: Access, address: int, ld: int, stride: int, step: int, steps: set[str]
-) -> bool:
+def allows(access: Access, address: int, ld: int, stride: int, step: int, steps: set[str]) -> bool:
     legal = (0, 1) if not access.unit_step and f"{access.operand}_step" in steps else (1,)
     return (
         address % access.alignment == 0

@@ -159,7 +159,9 @@ def _cases(names: tuple[str, ...], wanted: Callable[[Target | None], bool]) -> p
             continue
         some = [n for n in names if n in BRIEF] or list(names[:1])
         for name in names if target is None or target.in_full else some:  # type: ignore[union-attr]
-            out.append(pytest.param(target, name, id=f"{parameter.id}-{name}", marks=parameter.marks))
+            out.append(
+                pytest.param(target, name, id=f"{parameter.id}-{name}", marks=parameter.marks)
+            )
     return pytest.mark.parametrize(("target", "name"), out)
 
 
@@ -195,4 +197,15 @@ def present() -> list[Target]:
     return [parameter.values[0] for parameter in TARGETS if parameter.values[0] is not None]
 
 
-__all__ = ["SPECS", "TARGETS", "Target", "build", "cases", "float_cases", "kernel", "named", "present", "targets"]
+__all__ = [
+    "SPECS",
+    "TARGETS",
+    "Target",
+    "build",
+    "cases",
+    "float_cases",
+    "kernel",
+    "named",
+    "present",
+    "targets",
+]

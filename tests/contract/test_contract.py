@@ -464,8 +464,7 @@ def test_an_output_over_an_input_is_refused(target: Target, name: str) -> None:
     assert "overlaps c" in refused(k, a, b, other, beta=1, out=moved)
 
 
-@targets
-@named("plain", "odd_tiles")
+@cases("plain", "odd_tiles")
 def test_a_prepared_call_sees_what_the_arrays_hold_by_then(target: Target, name: str) -> None:
     k = kernel(target, name)
     a, b, c = operands(k, 37, 19, 23)

@@ -77,7 +77,9 @@ def test_a_spec_is_refused_in_words_or_its_kernel_is_right(target: Target) -> No
             check_problem(one, problem)
 
     check()
-    assert len(set(built)) >= (3 if target.in_full else 1), "almost every spec was refused: the strategy does not fit the form"
+    assert len(set(built)) >= (3 if target.in_full else 1), (
+        "almost every spec was refused: the strategy does not fit the form"
+    )
 
 
 @targets

@@ -15,9 +15,9 @@ import tilegen as tg
 from tilegen import registry
 from tilegen.backend import Device
 from tilegen.cli import run as tilegen
+from tilegen.cli.mutating import corpus
 from tilegen.errors import BackendError, SpecError, VerifyError
 from tilegen.mutation import mutate
-from tilegen.mutation.command import corpus
 from tilegen.mutation.explained import read
 from tilegen.mutation.language import Support
 from tilegen.mutation.pool import CRASHED, TIMED_OUT, Pool, Verdict

@@ -156,7 +156,9 @@ def test_a_missing_compiler_is_said_and_only_verify_fails(run, refused, no_compi
 
 @needs_device
 def test_build_and_verify(run, tmp_path):
-    status, out, _ = run("build", SPEC, *OPENCL, "--verify", "--examples", "3", "-o", tmp_path / "o")
+    status, out, _ = run(
+        "build", SPEC, *OPENCL, "--verify", "--examples", "3", "-o", tmp_path / "o"
+    )
     assert status == 0
     assert "measured" in out
     assert "3 problems" in out
@@ -269,7 +271,12 @@ def test_bad_specs(refused, tmp_path, text, says):
 
 
 def test_bad_json_and_bytes(refused, tmp_path):
-    for name, data in (("s.json", b"{"), ("t.json", b"[1]"), ("u.toml", b"\xff\xfe"), ("v.json", b"")):
+    for name, data in (
+        ("s.json", b"{"),
+        ("t.json", b"[1]"),
+        ("u.toml", b"\xff\xfe"),
+        ("v.json", b""),
+    ):
         path = tmp_path / name
         path.write_bytes(data)
         assert name in refused("plan", str(path), *GPU)

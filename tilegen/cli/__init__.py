@@ -24,8 +24,8 @@ from tilegen.cli.failures import (
     say,
     tell,
 )
+from tilegen.cli.mutating import mutate
 from tilegen.cli.starting import init
-from tilegen.mutation.command import mutate
 
 app = typer.Typer(
     name="tilegen",

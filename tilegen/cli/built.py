@@ -90,7 +90,9 @@ class Built:
             + (f", {private} bytes of private memory" if private else "")
         )
         for entry in plan.entries:
-            lines.append(f"  {entry.role:<9}  {entry.name}: {entry.grid} blocks, {entry.block} threads")
+            lines.append(
+                f"  {entry.role:<9}  {entry.name}: {entry.grid} blocks, {entry.block} threads"
+            )
             if binary is not None:
                 lines.append(f"  measured   {_measured(binary, entry.name)}")
         lines += [f"  note       {note}" for note in plan.notes]

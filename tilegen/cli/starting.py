@@ -102,7 +102,9 @@ def commented(spec: TileSpec, *, as_json_file: bool = False) -> str:
     numbers = [
         line("name", f'"{spec.name}"', "what the kernel's name starts with"),
         line("block", f"{list(spec.block)}", "M and N of D per thread block; its step in K"),
-        line("warp", f"{list(spec.warp)}", "M and N of the tile of one warp (wavefront, simdgroup)"),
+        line(
+            "warp", f"{list(spec.warp)}", "M and N of the tile of one warp (wavefront, simdgroup)"
+        ),
         line("stages", f"{spec.stages}", "at most so many tiles of K in flight"),
         line("# thread", "[8, 8]", "at most: M and N of one lane's micro-tile (scalar FMA only)"),
         line("# split_k", "4", "at most: blocks that share one output tile along K"),
@@ -125,7 +127,7 @@ def commented(spec: TileSpec, *, as_json_file: bool = False) -> str:
             "# Steps of the epilogue, in order:",
             "# bias, relu, gelu, gelu_tanh, silu, clamp, scale, residual.",
             "# [[epilogue]]",
-            line('# op', '"bias"', "scale and bias are vectors"),
+            line("# op", '"bias"', "scale and bias are vectors"),
             line("# along", '"n"', "one element per column of D"),
         ],
         [

@@ -13,15 +13,15 @@ import typer
 
 from tilegen import registry
 from tilegen.build import find_device, write_atomically
+from tilegen.cli.failures import FAILED, FINE
+from tilegen.cli.shared import read_spec
 from tilegen.errors import BackendError, SpecError
 from tilegen.spec import TileSpec
-
-FINE, FAILED = 0, 1
 
 
 def corpus(backend: str) -> list[TileSpec]:
     """The specs that a backend names, so that their texts hold every statement of its templates."""
-    from .run import support_of
+    from tilegen.mutation.run import support_of
 
     file = support_of(backend).corpus
     try:
@@ -50,8 +50,8 @@ def mutate(
     markdown: Annotated[Path | None, typer.Option("--table", help="Write Markdown here.")] = None,
 ) -> int:
     """Put small faults into emitted kernels and count which the checks do not see."""
-    from . import report as reports
-    from .run import mutate as run
+    from tilegen.mutation import report as reports
+    from tilegen.mutation.run import mutate as run
 
     if not backend:
         raise typer.BadParameter("--backend is missing")
@@ -63,7 +63,7 @@ def mutate(
     found = find_device(plugin, plugin.archs[arch] if arch else None, device)
     if arch is not None and found.arch.name != arch:
         raise BackendError(f"{found.selector} ({found.name}) runs {found.arch.name} and not {arch}")
-    tiles = corpus(backend) if whole else [TileSpec.from_file(path) for path in specs or ()]
+    tiles = corpus(backend) if whole else [read_spec(path) for path in specs or ()]
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
