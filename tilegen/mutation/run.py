@@ -108,7 +108,7 @@ class Result:
 
     @property
     def unexplained(self) -> list[Judged]:
-        return [j for j in self.survivors if j.explanation is None]
+        return [j for j in self.survivors if _is_open(j)]
 
     def rate(self, *, without_equivalent: bool = False) -> float:
         """Killed of those that compile; or of those that also mean something else."""
@@ -181,10 +181,8 @@ def mutate(
     journal = Journal(kept)
     with Pool(jobs) as pool:
         known = _sane(pool, sources, device)
-        judged = _native(pool, keys, places, known, device, journal, told)
+        judged = _native(pool, keys, places, known, device, journal, explanations, told)
     result.judged = [judged[key] for key in places if key in judged]
-    for one in result.survivors:
-        one.explanation = _explained(explanations, one)
     if support.races is not None:
         _race_checked(support.races, result.unexplained, device, journal, jobs)
     result.seconds = time.perf_counter() - start
@@ -233,6 +231,7 @@ def _native(
     known: dict[str, _Known],
     device: Device,
     journal: Journal,
+    explanations: Sequence[Explanation],
     told: Callable[[int, int], None],
 ) -> dict[Any, Judged]:
     """Verdicts of the device: each mutant in one source after another, until it is killed."""
@@ -246,11 +245,12 @@ def _native(
             judged[key].tried += 1
             if verdict.kind not in (COMPILES_NOT, SURVIVED):
                 judged[key] = replace(judged[key], mutant=mutant, source=source, verdict=verdict)
+        judged[key].explanation = _explained(explanations, judged[key])
         told(len(judged), len(keys))
 
     def tasks(i: int) -> Iterator[tuple[Any, Task]]:
         for key in keys:
-            if len(places[key]) <= i or (i and not judged[key].survived):
+            if len(places[key]) <= i or (i and not _is_open(judged[key])):
                 continue
             source, mutant = places[key][i]
             k, text = known[source.digest], mutant.apply(source.text)
@@ -259,7 +259,7 @@ def _native(
             else:
                 yield key, Task(source, text, device.selector, k.seconds, k.taken)
 
-    # Survivors of the first source that holds them go to the second, and so on.
+    # Survivors that nothing explains go from the first source that holds them to the second.
     for i in range(max(map(len, places.values()), default=0)):
         for key, verdict in pool.run(tasks(i)):
             if verdict.kind == UNFIT:
@@ -270,9 +270,14 @@ def _native(
     return judged
 
 
+def _is_open(one: Judged) -> bool:
+    return one.survived and one.explanation is None
+
+
 def _explained(explanations: Sequence[Explanation], one: Judged) -> Explanation | None:
     template = one.source.plan.template
-    return next((e for e in explanations if e.fits(template, one.mutant)), None)
+    fitting = (e for e in explanations if e.fits(template, one.mutant))
+    return next(fitting, None) if one.survived else None
 
 
 def _race_checked(
