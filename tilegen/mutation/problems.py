@@ -88,6 +88,8 @@ def trials(plan: KernelPlan) -> list[Trial]:
         Trial(replace(edge, m=2 * bm + 3, n=1, k=bk + 1, views=TIGHT), exact=True),
         Trial(replace(edge, m=bm, n=bn, k=stages * bk, views=TIGHT, beta=1), exact=True),
         Trial(replace(wide, values="normal", alpha=half, beta=other, k=2 * bk + 3)),
+        # Whole sums so large that narrow types hold half of them half-way between two values.
+        Trial(replace(edge, alpha=41, beta=-7, views=WIDE)),
         Trial(replace(edge, values="normal", alpha=other, beta=0, seed=2)),
     ]
     axes: tuple[Broadcast, ...] = ("rows", "cols", "all", *(("batch",) if batch else ()))
