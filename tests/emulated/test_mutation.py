@@ -19,6 +19,7 @@ from tilegen.cli.mutating import corpus
 from tilegen.errors import BackendError, SpecError, VerifyError
 from tilegen.mutation import mutate
 from tilegen.mutation.explained import read
+from tilegen.mutation.journal import Journal
 from tilegen.mutation.language import Support
 from tilegen.mutation.pool import CRASHED, TIMED_OUT, Pool, Verdict
 from tilegen.mutation.problems import trials
@@ -133,6 +134,18 @@ def test_a_sample_is_killed_or_explained(device, tmp_path: Path, capsys) -> None
     assert json.loads(json.dumps(said))["mutants"] == 25
     assert f"{len(result.judged)} mutants" in text(result)
     assert "| all | all | 25 |" in table(result)
+
+
+def test_verdicts_are_kept_and_found_again(source, device, tmp_path: Path) -> None:
+    kept = Verdict(WRONG, "D[0, 0]", 0.25)
+    Journal(tmp_path / "v").keep("text", source, device, "native", kept)
+    again = Journal(tmp_path / "v")
+    assert again.find("text", source, device, "native") == kept
+    assert again.find("other", source, device, "native") is None
+    assert again.find("text", source, device, "races") is None
+    (tmp_path / "v").write_text("{}\n")
+    with pytest.raises(SpecError, match="line 1: it is no verdict"):
+        Journal(tmp_path / "v")
 
 
 def lines_of(template: str) -> list[str]:

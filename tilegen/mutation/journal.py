@@ -36,7 +36,8 @@ class Journal:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             try:
                 entry = json.loads(line)
-                self._known[entry.pop("id")] = Verdict(**{**entry, "taken": ()})
+                identity = entry.pop("id")
+                self._known[identity] = Verdict(**{**entry, "taken": ()})
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise SpecError(
                     f"{path}, line {number}: it is no verdict that tilegen kept"
