@@ -302,7 +302,14 @@ def _mutant(
     name = function.name if function else "enum"
     # A number that is one more differs from kernel to kernel; that it is the first change does not.
     changed = str(turn) if operator == "literal" else replacement
-    place = (name, before[: start - top], before, changed, above, below)
+    # A line that stands more than once in its function is known by the ones beside it.
+    body = (
+        code.text[code.tokens[function.start].start : code.tokens[function.body[1]].end]
+        if function
+        else ""
+    )
+    beside = (above, below) if body.count(before.strip()) > 1 else ()
+    place = (name, before[: start - top], before, changed, *beside)
     return Mutant(
         operator=operator,
         function=name,

@@ -71,9 +71,9 @@ def trials(plan: KernelPlan) -> list[Trial]:
             replace(wide, m=whole(bm + 1), n=whole(bn + 1), k=whole(bk + 1), views=TIGHT, seed=2)
         ),
         Trial(replace(edge, m=max(1, bm - 1), n=2 * bn + 1, k=3 * bk - 1, views=WIDE, beta=half)),
-        # More than eight rows of tiles, and a rest of three: they run in groups.
-        Trial(replace(edge, m=10 * bm + 1, n=bn + 1, k=max(2, bk // 2))),
-        Trial(replace(edge, m=bm + 1, n=10 * bn + 1, k=max(2, bk // 2))),
+        # More than eight rows of tiles, and a rest of five: they run in groups.
+        Trial(replace(edge, m=12 * bm + 1, n=2 * bn + 1, k=max(2, bk // 2))),
+        Trial(replace(edge, m=2 * bm + 1, n=12 * bn + 1, k=max(2, bk // 2))),
         Trial(replace(edge, k=0), front=True),
         Trial(replace(edge, k=0, alpha=nan, beta=0)),
         Trial(replace(wide, alpha=0, poison_ab=True)),

@@ -184,7 +184,8 @@ def mutate(
         judged = _native(pool, keys, places, known, device, journal, explanations, told)
     result.judged = [judged[key] for key in places if key in judged]
     if support.races is not None:
-        _race_checked(support.races, result.unexplained, device, journal, jobs)
+        open_ones = [(one, places[key]) for key, one in judged.items() if _is_open(one)]
+        _race_checked(support.races, open_ones, device, journal, jobs)
     result.seconds = time.perf_counter() - start
     return result
 
@@ -281,21 +282,31 @@ def _explained(explanations: Sequence[Explanation], one: Judged) -> Explanation 
 
 
 def _race_checked(
-    races: RaceChecker, survivors: Sequence[Judged], device: Device, journal: Journal, jobs: int
+    races: RaceChecker,
+    survivors: Sequence[tuple[Judged, list[tuple[KernelSource, Mutant]]]],
+    device: Device,
+    journal: Journal,
+    jobs: int,
 ) -> None:
     """Survivors that nothing explains go through the checker that sees every access."""
 
-    def check(one: Judged) -> None:
-        text = one.mutant.apply(one.source.text)
-        verdict = journal.find(text, one.source, device, RACES)
+    def verdict_in(source: KernelSource, text: str) -> Verdict:
+        verdict = journal.find(text, source, device, RACES)
         if verdict is None:
             try:
-                found = races(replace(one.source, text=text), race_problems(one.source.plan))
+                found = races(replace(source, text=text), race_problems(source.plan))
             except (CompileError, LaunchError) as error:
                 found = [str(error)]
-            verdict = Verdict(RACES, found[0][:400], 0.0) if found else one.verdict
-            journal.keep(text, one.source, device, RACES, verdict)
-        one.verdict = verdict
+            verdict = Verdict(RACES if found else SURVIVED, "".join(found[:1])[:400], 0.0)
+            journal.keep(text, source, device, RACES, verdict)
+        return verdict
+
+    def check(one: Judged, places: list[tuple[KernelSource, Mutant]]) -> None:
+        for source, mutant in places:
+            verdict = verdict_in(source, mutant.apply(source.text))
+            if verdict.kind != SURVIVED:
+                one.mutant, one.source, one.verdict = mutant, source, verdict
+                return
 
     with ThreadPoolExecutor(jobs) as threads:
-        list(threads.map(check, survivors))
+        list(threads.map(lambda pair: check(*pair), survivors))
