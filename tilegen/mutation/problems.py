@@ -12,6 +12,7 @@ from .memory import Guarded
 
 # Most faulty indices stay within this many bytes, and are seen without the cost of a new process.
 MARGIN = 1 << 18
+SMALL = 2500
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,10 @@ def trials(plan: KernelPlan) -> list[Trial]:
         Trial(replace(edge, alpha=41, beta=-7, views=WIDE)),
         Trial(replace(edge, values="normal", alpha=other, beta=0, seed=2)),
     ]
+    if bm * bn <= SMALL:
+        # More columns of tiles than a group has rows, where that is not too many elements.
+        for m, n in ((12 * bm + 1, 9 * bn + 1), (9 * bm + 1, 12 * bn + 1)):
+            out.append(Trial(replace(edge, m=m, n=n, k=2)))
     axes: tuple[Broadcast, ...] = ("rows", "cols", "all", *(("batch",) if batch else ()))
     for axis in axes:
         for operand in "abc":
