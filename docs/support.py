@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tilegen.render import template_digest
 HERE = Path(__file__).parent
 RECORDS, README = HERE / "support.json", HERE.parent / "README.md"
 BEGIN, END = "<!-- support table: python docs/support.py table -->", "<!-- end of table -->"
+ALL_TYPES = ("f64", "f32", "f16", "bf16", "s8", "u8", "s8 u8", "u8 s8")
 RUNGS = ("CPU runtime", "device")
 TILES: list[dict[str, Any]] = [
     {"block": (64, 64, 16), "warp": (32, 32)},
@@ -36,13 +38,23 @@ MAJORS = [
 
 
 def plans(backend: str, arch: str) -> list[tg.KernelPlan]:
-    """One plan per form and type of an arch, for its template and instruction."""
+    """One plan per form and type of an arch, for its template and instruction.
+
+    A device class assumes no sub-groups; its devices may have them.
+    """
     plugin = registry.get(backend)
+    static = plugin.archs[arch]
+    target = replace(static, features=static.features | {"sub_groups"}, warp_sizes=(16,))
     out = []
-    for form in plugin.forms(plugin.archs[arch]):
+    for form in plugin.forms(target):
         spec = tg.TileSpec(**TILES[0], pins={backend: {"form": form.name}})
-        out.append(tg.lower(spec, backend, arch))
+        out.append(tg.lower(spec, backend, target))
     return out
+
+
+def cases(first: bool) -> list[tuple[dict[str, Any], tuple[str, str, str]]]:
+    """Tiles and majornesses: all of them for a form's first types, the mixed ones for the others."""
+    return [(t, m) for t in TILES for m in MAJORS if first or len(set(m)) > 1]
 
 
 def digest(plan: tg.KernelPlan) -> str:
@@ -55,21 +67,33 @@ def record(backend: str, selector: str, examples: int) -> None:
 
     device = find_device(registry.get(backend), None, selector)
     records = json.loads(RECORDS.read_text()) if RECORDS.exists() else []
+    forms = {form.name: form for form in registry.get(backend).forms(device.arch)}
     for plan in plans(backend, device.arch.name):
-        problems, entries = 0, set()
-        for tile in TILES:
-            for a, b, d in MAJORS:
-                layout = {"a": a, "b": b, "c": d}
-                spec = tg.TileSpec(**tile, layout=layout, pins={backend: {"form": plan.form}})
-                report = tg.verify(tg.build(spec, backend, device=device), examples=examples)
+        problems, entries, types = 0, set(), []
+        for offered in forms[plan.form].types(device.arch):
+            c, d = offered.outputs[-1]
+            kinds = {"a": offered.a, "b": offered.b, "acc": offered.acc, "c": c, "d": d}
+            for tile, (x, y, z) in cases(first=not types):
+                data = {**tile, "layout": {"a": x, "b": y, "c": z}, "types": kinds}
+                spec = tg.TileSpec(**data, pins={backend: {"form": plan.form}})
+                try:
+                    kernel = tg.build(spec, backend, device=device)
+                except tg.PlanError as refusal:
+                    print(f"{plan.form}, {offered.a}: {refusal}")
+                    break
+                report = tg.verify(kernel, examples=examples)
                 problems += report.examples
                 entries |= set(report.entries)
+            else:
+                types.append(offered.a if offered.a == offered.b else f"{offered.a} {offered.b}")
+        if not types:
+            continue
         key = {"backend": backend, "arch": device.arch.name, "form": plan.form, "rung": device.rung}
         records = [r for r in records if any(r[k] != v for k, v in key.items())]
         records.append(
             {
                 **key,
-                "types": "f32",
+                "types": types,
                 "mma": plan.instruction.mnemonic,
                 "device": device.name,
                 "problems": problems,
@@ -91,7 +115,7 @@ def table() -> str:
     ]
     for arch in registry.get("opencl").archs:
         for plan in plans("opencl", arch):
-            cells = []
+            cells, types = [], set()
             for rung in RUNGS:
                 found = [
                     r
@@ -102,8 +126,12 @@ def table() -> str:
                 text = "; ".join(
                     f"{r['problems']} problems on {r['device']}, {r['date']}" for r in found
                 )
+                types |= {t for r in found for t in r["types"]}
                 cells.append(text or "not run")
-            lines.append(f"| OpenCL | {arch} | {plan.form} | f32 | checked | {' | '.join(cells)} |")
+            shown = ", ".join(t for t in ALL_TYPES if t in types) or "-"
+            lines.append(
+                f"| OpenCL | {arch} | {plan.form} | {shown} | checked | {' | '.join(cells)} |"
+            )
     return "\n".join(lines)
 
 

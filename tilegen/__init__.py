@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tilegen import interrupt as _interrupt  # noqa: F401 (first: the others take a while)
 from tilegen.build import KernelBinary, build, compile, load, save
+from tilegen.choose import Choice, choices, choose
 from tilegen.errors import (
     BackendError,
     CompileError,
@@ -25,6 +27,7 @@ from tilegen.verify import Report, verify
 __all__ = [
     "Arch",
     "BackendError",
+    "Choice",
     "CompileError",
     "EmitError",
     "Entry",
@@ -44,6 +47,8 @@ __all__ = [
     "TilegenError",
     "VerifyError",
     "build",
+    "choices",
+    "choose",
     "compile",
     "emit",
     "json_schema",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from tilegen.hardware import Arch
 from tilegen.plan import Argument, Entry, KernelPlan
-from tilegen.spec import PinValue, TileSpec
+from tilegen.spec import Layouts, PinValue, TileSpec, Types
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,7 +153,7 @@ class Loaded(Protocol):
         grid: int,
         arguments: Sequence[tuple[Argument, Any]],
         stream: Any,
-    ) -> Callable[[], None]:
+    ) -> Callable[[], Any]:
         """The same as :meth:`launch`, to be called later and often, from any thread."""
 
 
@@ -166,7 +166,7 @@ class Device(Protocol):
 
     @property
     def selector(self) -> str:
-        """``"cpu:0"``, ``"gpu:1"``, ``"emulator"``."""
+        """``"cpu:0"``, ``"gpu:1"``, ``"emulator"``, ``"oclgrind"``."""
 
     @property
     def arch(self) -> Arch:
@@ -174,7 +174,7 @@ class Device(Protocol):
 
     @property
     def rung(self) -> str:
-        """What a check on it shows: ``"emulator"``, ``"CPU runtime"`` or ``"device"``."""
+        """What a check on it shows: ``"emulator"``, ``"oclgrind"``, ``"CPU runtime"``, ``"device"``."""
 
     def load(self, binary: KernelBinary) -> Loaded:
         """The binary made ready to launch."""
@@ -258,6 +258,9 @@ class Backend(Protocol):
     def devices(self) -> Sequence[Device]:
         """What runs here; empty, never an error, where there is nothing."""
 
+    def checkers(self) -> Sequence[Device]:
+        """What runs kernels only to check them: found when its selector is given, never else."""
+
     def missing(self) -> Sequence[Missing]:
         """What would widen :meth:`devices` or :meth:`toolchain`, each with its command."""
 
@@ -276,3 +279,131 @@ class Resources:
     private_bytes: int | None = None
     max_threads: int | None = None
     extra: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One batch of calls, timed.
+
+    Attributes
+    ----------
+    seconds : float
+        The whole batch, by the clock that :attr:`Workbench.clock` names.
+    host_seconds : float
+        Until the last call had returned: what the host spent on queueing.
+    event_seconds : float or None
+        The sum of what the driver says of each kernel alone; ``None`` where it says nothing.
+    starved : bool
+        Whether the device may have waited for the host within the batch.
+    """
+
+    seconds: float
+    host_seconds: float
+    event_seconds: float | None = None
+    starved: bool = False
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The most that a device was seen to do, and how it was seen.
+
+    Attributes
+    ----------
+    rate : float
+        Operations or bytes a second.
+    how : str
+        The kernel that reached it.
+    """
+
+    rate: float
+    how: str
+
+
+class Peer(Protocol):
+    """A library that multiplies matrices on the same device, to measure against."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def description(self) -> Mapping[str, str]:
+        """Library, version, and what else decides its speed (threads, core type)."""
+
+    @property
+    def missing(self) -> str:
+        """Empty, or the sentence that says why it is not here and what brings it."""
+
+    def refusal(self, types: Types) -> str:
+        """Empty, or why it does not multiply these types."""
+
+    def accumulator(self, types: Types) -> str:
+        """What it sums in, which may be narrower than ``types.acc``."""
+
+    def prepare(
+        self, a: Any, b: Any, out: Any, types: Types, layout: Layouts
+    ) -> Callable[[], object]:
+        """One product of arrays that :meth:`Workbench.put` made, queued by each call."""
+
+
+class Workbench(Protocol):
+    """What ``tilegen bench`` needs of a device: data in place, a clock, and ceilings."""
+
+    @property
+    def clock(self) -> str:
+        """``"device"`` where queued launches are timed by the device, else ``"wall"``."""
+
+    @property
+    def stream(self) -> Any:
+        """Where the calls that :meth:`time` gets must queue; ``None``: the backend's default."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """The last-level cache: data that was not touched for so many bytes is cold."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the buffers of one case may take together."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Driver and binding, for the report."""
+
+    def put(self, array: np.ndarray[Any, Any]) -> Any:
+        """The array where a launch uses it without a copy, majorness kept."""
+
+    def get(self, array: Any) -> np.ndarray[Any, Any]:
+        """Its values on the host, everything queued done."""
+
+    def wait(self) -> None:
+        """Until everything queued is done."""
+
+    def time(self, calls: Sequence[Callable[[], object]], lead: int = 0) -> Timing:
+        """Time the calls back to back, after the first ``lead`` of them have run untimed."""
+
+    def peak(self, types: Types) -> Ceiling | None:
+        """Operations a second (2 a multiply-add) of these types; ``None`` if it cannot be told."""
+
+    def bandwidth(self) -> Ceiling | None:
+        """Bytes a second from and to memory; ``None`` if it cannot be told."""
+
+    def peers(self) -> Sequence[Peer]:
+        """Libraries of this backend, those that are missing here too."""
+
+
+@runtime_checkable
+class Chooser(Protocol):
+    """A backend that ships tiles to start from, and a model that ranks them."""
+
+    def tiles(self, spec: TileSpec, arch: Arch) -> Iterable[Mapping[str, Any]]:
+        """Candidates (``block``, ``warp``, ``stages``, pins) for a spec's types and majornesses."""
+
+    def estimate(self, plan: KernelPlan, shape: tuple[int, int, int], batch: int) -> float:
+        """Seconds that the model expects of M, N, K; only the order of plans is meant."""
+
+
+@runtime_checkable
+class Measurable(Protocol):
+    """A device that has a workbench of its own; others are timed by the wall clock."""
+
+    def workbench(self) -> Workbench:
+        """A new one; its buffers and queue go with it."""

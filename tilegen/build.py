@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -15,16 +13,19 @@ from typing import Any
 
 from tilegen import registry
 from tilegen.backend import Backend, Device, Resources, Toolchain
-from tilegen.errors import BackendError, CompileError, LaunchError, SpecError
+from tilegen.errors import BackendError, CompileError, LaunchError, SpecError, require
+from tilegen.files import read_file, write_atomically, write_together
 from tilegen.hardware import Arch
 from tilegen.kernel import Kernel
 from tilegen.lower import lower
 from tilegen.plan import plain
 from tilegen.render import KernelSource, emit
-from tilegen.spec import TileSpec
+from tilegen.spec import TileSpec, read_json
 
 MANIFEST = "manifest.json"
 CACHE_VARIABLE = "TILEGEN_CACHE"
+# No kernel comes near; what is larger is no kernel.
+CACHE_LIMIT = 2**30
 
 
 @dataclass(frozen=True)
@@ -65,28 +66,52 @@ def cache_path() -> Path:
     return Path(platformdirs.user_cache_dir("tilegen", appauthor=False))
 
 
+def _cached(key: str) -> Path:
+    return cache_path() / f"{key}.bin"
+
+
 def _cache_key(source: KernelSource, toolchain: Toolchain, flags: str) -> str:
     parts = (source.text, source.plan.arch.name, toolchain.name, toolchain.version, flags)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _read_cache(path: Path, source: KernelSource, toolchain: Toolchain) -> KernelBinary | None:
+def _read_cache(key: str, source: KernelSource, toolchain: Toolchain) -> KernelBinary | None:
     # One file: a line of JSON, then the binary. Whatever does not check out is built again.
     try:
-        head, _, data = path.read_bytes().partition(b"\n")
+        head, _, data = read_file(_cached(key), CACHE_LIMIT).partition(b"\n")
         meta = json.loads(head)
-        if meta["sha256"] != hashlib.sha256(data).hexdigest():
+        if (meta["key"], meta["sha256"]) != (key, hashlib.sha256(data).hexdigest()):
             return None
-        resources = {name: Resources(**values) for name, values in meta["resources"].items()}
-        return KernelBinary(
-            source, data, meta["log"], resources, toolchain, meta["flags"], cached=True
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        log, flags, told = meta["log"], meta["flags"], meta["resources"]
+        if not (isinstance(log, str) and isinstance(flags, str) and isinstance(told, dict)):
+            return None
+        resources = {name: _resources(values) for name, values in told.items()}
+        if resources.keys() != {entry.name for entry in source.entries}:
+            return None
+        return KernelBinary(source, data, log, resources, toolchain, flags, cached=True)
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        MemoryError,
+    ):
         return None
 
 
-def _write_cache(path: Path, binary: KernelBinary) -> None:
+def _resources(values: dict[str, Any]) -> Resources:
+    found = Resources(**values)
+    numbers = {**asdict(found), "extra": None, **found.extra}
+    if not all(number is None or type(number) is int for number in numbers.values()):
+        raise TypeError("resources are counted in whole numbers")
+    return found
+
+
+def _write_cache(key: str, binary: KernelBinary) -> None:
     head = {
+        "key": key,
         "sha256": hashlib.sha256(binary.data).hexdigest(),
         "kernel": binary.source.name,
         "toolchain": str(binary.toolchain),
@@ -96,22 +121,9 @@ def _write_cache(path: Path, binary: KernelBinary) -> None:
     }
     # A cache that cannot be written (read-only home, full disk) costs time, not the kernel.
     with suppress(OSError):
+        path = _cached(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps(head).encode() + b"\n" + binary.data)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write under a temporary name in the same folder, then rename; nothing half-written stays."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 def compile(
@@ -132,21 +144,30 @@ def compile(
     CompileError
         If no compiler is there (the message says what brings one), or it refuses the text.
     """
+    require("compile", source, KernelSource)
+    return _compile(source, device, read=cache, write=cache)
+
+
+def _compile(
+    source: KernelSource, device: Device | None, *, read: bool, write: bool
+) -> KernelBinary:
     backend = registry.get(source.plan.backend)
     toolchain = backend.toolchain(source.plan.arch, device)
     if toolchain.missing:
         raise CompileError(toolchain.missing)
-    path = cache_path() / f"{_cache_key(source, toolchain, toolchain.flags)}.bin"
-    if cache and (found := _read_cache(path, source, toolchain)):
+    key = _cache_key(source, toolchain, toolchain.flags)
+    if read and (found := _read_cache(key, source, toolchain)):
         return found
     binary = backend.compile(source, toolchain)
-    if cache:
-        _write_cache(path, binary)
+    if write:
+        _write_cache(key, binary)
     return binary
 
 
 def find_device(backend: Backend, arch: Arch | None, device: str | Device | None) -> Device:
     """The device that a selector or part of a name means; left out, the first that runs the arch.
+
+    A name is the device's, or that of its driver where no device's fits.
 
     Raises
     ------
@@ -170,10 +191,15 @@ def find_device(backend: Backend, arch: Arch | None, device: str | Device | None
     exact = [d for d in devices if d.selector in (device, f"{device}:0")]
     if exact:
         return exact[0]
+    asked = [d for d in backend.checkers() if d.selector == device]
+    if asked:
+        return next((d for d in asked if arch is not None and d.arch.name == arch.name), asked[0])
     text, _, index = device.rpartition(":")
     if not text or not (index.isascii() and index.isdigit()):
         text, index = device, ""
     matches = [d for d in devices if text.lower() in d.name.lower()]
+    # Several runtimes name one processor alike; then the driver's name tells them apart.
+    matches = matches or [d for d in devices if text.lower() in getattr(d, "driver", "").lower()]
     if index and int(index) < len(matches):
         return matches[int(index)]
     if len(matches) == 1 and not index:
@@ -195,7 +221,17 @@ def load(
         A path is a folder that ``tilegen build -o`` wrote.
     device : str or Device, optional
         Left out: the first device that runs the arch.
+
+    Raises
+    ------
+    SpecError
+        If it is none of these, or the folder is not what a build wrote.
+    BackendError
+        If no device runs it.
+    LaunchError
+        If the device refuses it, built anew where it came from the disk cache.
     """
+    require("load", what, KernelSource, KernelBinary, str, Path)
     if isinstance(what, (str, Path)):
         return _load_folder(Path(what), device)
     source = what.source if isinstance(what, KernelBinary) else what
@@ -209,7 +245,15 @@ def load(
     binary = what if isinstance(what, KernelBinary) else compile(source, device=where)
     if binary.toolchain != backend.toolchain(source.plan.arch, where):
         binary = compile(source, device=where)
-    return Kernel(binary, where, where.load(binary))
+    try:
+        loaded = where.load(binary)
+    except LaunchError:
+        if not binary.cached:
+            raise
+        # What is in the cache may be as damaged as it looks whole.
+        binary = _compile(source, where, read=False, write=True)
+        loaded = where.load(binary)
+    return Kernel(binary, where, loaded)
 
 
 def build(
@@ -219,6 +263,7 @@ def build(
     device: str | Device | None = None,
 ) -> Kernel:
     """Spec to kernel: lower, emit, compile and load in one call."""
+    require("build", spec, TileSpec)
     plugin = registry.get(backend)
     if device is not None or arch is None:
         target = arch if not isinstance(arch, str) else plugin.archs.get(arch)
@@ -270,6 +315,7 @@ def save(
     OSError
         If the folder cannot be made or written; files written before stay whole.
     """
+    require("save", source, KernelSource)
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     backend, plan = registry.get(source.plan.backend), source.plan
@@ -281,39 +327,14 @@ def save(
         files["binary"] = (plan.name + backend.binary_suffix, binary.data)
     text = json.dumps(manifest(source, binary), indent=2) + "\n"
     files["manifest"] = (MANIFEST, text.encode())
-    with _all_or_nothing(folder) as write:
-        for name, data in files.values():
-            write(name, data)
+    write_together(folder, dict(files.values()))
     return {kind: folder / name for kind, (name, _) in files.items()}
-
-
-@contextmanager
-def _all_or_nothing(folder: Path) -> Iterator[Any]:
-    # All temporaries are written before the first rename, so a full disk changes nothing.
-    pending: list[tuple[str, Path]] = []
-
-    def write(name: str, data: bytes) -> None:
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-        pending.append((temporary, folder / name))
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)
-
-    try:
-        yield write
-        while pending:
-            os.replace(*pending[0])
-            pending.pop(0)
-    finally:
-        for temporary, _ in pending:
-            with suppress(OSError):
-                os.unlink(temporary)
 
 
 def _load_folder(folder: Path, device: str | Device | None) -> Kernel:
     path = folder / MANIFEST
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path.read_text(encoding="utf-8"))
         source_file = folder / str(data["source"]["file"])
         text = source_file.read_text(encoding="utf-8")
         spec, backend_name = TileSpec.from_dict(data["spec"]), str(data["backend"])
@@ -321,8 +342,9 @@ def _load_folder(folder: Path, device: str | Device | None) -> Kernel:
         arch_name = str(data["arch"])
     except FileNotFoundError as error:
         raise SpecError(f"{error.filename}: there is no such file") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SpecError(f"{path}: not a manifest that tilegen wrote: {error}") from None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise SpecError(f"{path}: not a manifest that tilegen wrote: {why}") from None
     if schema != 1:
         raise SpecError(f"{path}: schema {schema} is not one this version reads; it reads 1")
     if hashlib.sha256(text.encode()).hexdigest() != digest:

@@ -121,8 +121,9 @@ class SharedTile:
         How many copies of the tile there are.
     element_bytes : int
     swizzle : str
-        ``"none"``, ``"pad"``, or ``"xor"``: vector index ^= (row / swizzle_rows) & swizzle_mask.
-    swizzle_rows, swizzle_mask, vector : int
+        ``"none"``, ``"pad"``, or ``"xor"``: vector index ^= (row / swizzle_rows & swizzle_mask) <<
+        swizzle_shift.
+    swizzle_rows, swizzle_mask, swizzle_shift, vector : int
         The numbers of the XOR, in vectors of ``vector`` elements.
     alignment : int
         Bytes that the first element's address must be a multiple of.
@@ -148,6 +149,7 @@ class SharedTile:
     swizzle: str = "none"
     swizzle_rows: int = 1
     swizzle_mask: int = 0
+    swizzle_shift: int = 0
     vector: int = 1
     alignment: int = 16
     store_conflicts: int = 0
@@ -174,7 +176,7 @@ class SharedTile:
         """Where the element lies in its stage, in elements."""
         panel, col = divmod(col, self.panel_cols) if self.panel_cols else (0, col)
         vector, within = divmod(col, self.vector)
-        vector ^= (row // self.swizzle_rows) & self.swizzle_mask
+        vector ^= (row // self.swizzle_rows & self.swizzle_mask) << self.swizzle_shift
         return (panel * self.rows + row) * self.row_stride + vector * self.vector + within
 
 

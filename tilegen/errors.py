@@ -101,3 +101,10 @@ class VerifyError(TilegenError, AssertionError):
         self.batch, self.row, self.col = batch, row, col
         self.block, self.warp, self.lane, self.register = block, warp, lane, register
         self.got, self.want = got, want
+
+
+def require(function: str, what: object, *kinds: type) -> None:
+    """Refuse, in a sentence, what is of none of the types; raises ``SpecError``."""
+    if not isinstance(what, kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise SpecError(f"{function}: a {names} is needed, not {type(what).__name__}")

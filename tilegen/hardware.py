@@ -141,6 +141,9 @@ class Arch:
         Blocks of a cluster.
     multiprocessors : int or None
         Of the device; ``None`` until one is queried.
+    warp_sizes : tuple of int
+        Lanes that a warp can have where a kernel may be compiled for more than ``lanes`` says
+        (OpenCL's sub-groups), the preferred one first; empty: a form that needs it is refused.
     sources : mapping
         Field name to the document of its value.
     """
@@ -162,6 +165,7 @@ class Arch:
     shared_reserved_bytes: int = 0
     max_cluster: int = 1
     multiprocessors: int | None = None
+    warp_sizes: tuple[int, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
 
     @property

@@ -295,7 +295,7 @@ class Prepared:
         kernel: Kernel,
         call: _Call,
         entry: str,
-        launches: list[Callable[[], None]],
+        launches: list[Callable[[], Any]],
         workspace: Any,
     ) -> None:
         self.kernel, self.entry, self.out = kernel, entry, call.result
@@ -315,10 +315,23 @@ class Prepared:
         """
         if self._launches:
             self._session.begin()
-            for launch in self._launches:
-                launch()
+            self.queue()
             self._session.finish()
         return self.out
+
+    def stage(self) -> None:
+        """Bring the inputs to where the kernel reads them, as each launch does before it runs."""
+        self._session.begin()
+
+    def queue(self) -> list[Any]:
+        """Queue the launches alone: nothing is brought to the device or back, and nothing waits.
+
+        Returns
+        -------
+        list
+            What the backend has of each launch: an event, or ``None``.
+        """
+        return [launch() for launch in self._launches]
 
 
 def _refusal(access: Access, call: _Call) -> str:

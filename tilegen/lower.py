@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from tilegen import registry
 from tilegen.backend import Backend, Form
-from tilegen.errors import BackendError, PlanError
+from tilegen.errors import BackendError, PlanError, require
 from tilegen.hardware import Arch
 from tilegen.plan import KernelPlan
 from tilegen.rules import Violation, nearest_legal, violations
@@ -40,14 +40,17 @@ def find_arch(backend: Backend, arch: str | Arch | None) -> tuple[Arch, str]:
 
 
 def find_forms(backend: Backend, spec: TileSpec, arch: Arch) -> list[Form]:
-    """The forms to try, in order: all of the arch's, or the pinned one alone."""
+    """The forms to try, in order: all that multiply something here, or the pinned one alone.
+
+    A form without types on this arch is tried where it is pinned, to say what the arch lacks.
+    """
     forms = list(backend.forms(arch))
     pinned = spec.pins.get(backend.name, {}).get("form")
     if pinned is None:
-        return forms
+        return [form for form in forms if form.types(arch)]
     chosen = [form for form in forms if form.name == pinned]
     if not chosen:
-        known = ", ".join(form.name for form in forms)
+        known = ", ".join(form.name for form in forms if form.types(arch))
         raise PlanError(
             f"pins.{backend.name}.form = {pinned}: {backend.name} {arch.name} has the forms {known}"
         )
@@ -87,6 +90,7 @@ def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> Kerne
     PlanError
         If every form breaks a rule; it states those of the form that breaks the fewest.
     """
+    require("lower", spec, TileSpec)
     plugin = registry.get(backend)
     target, note = find_arch(plugin, arch)
     refused: list[tuple[Form, list[Violation]]] = []

@@ -45,6 +45,8 @@ def get(name: str) -> Backend:
     BackendError
         If there is none; the message names the nearest one, or all.
     """
+    if not isinstance(name, str):
+        raise BackendError(f"a backend's name is needed, not {type(name).__name__}")
     if name in _added:
         return _added[name]
     if name not in _points():

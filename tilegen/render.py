@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilegen import registry
 from tilegen.backend import Backend
-from tilegen.errors import EmitError
+from tilegen.errors import EmitError, require
 from tilegen.plan import Entry, KernelPlan
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ def emit(plan: KernelPlan) -> KernelSource:
     """
     import jinja2
 
+    require("emit", plan, KernelPlan)
     backend: Backend = registry.get(plan.backend)
     package, folder = backend.templates
     context: Mapping[str, Any] = {

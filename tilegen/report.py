@@ -207,7 +207,8 @@ def _shared(plan: KernelPlan) -> Pairs:
 def _tile(t: SharedTile) -> str:
     swizzle = t.swizzle
     if t.swizzle == "xor":
-        swizzle = f"xor: vector of {t.vector} ^= (row / {t.swizzle_rows}) & {t.swizzle_mask}"
+        bits = f"(row / {t.swizzle_rows} & {t.swizzle_mask}) << {t.swizzle_shift}"
+        swizzle = f"xor: vector of {t.vector} ^= {bits}"
     elif t.swizzle == "pad":
         swizzle = f"pad of {t.row_stride - (t.panel_cols or t.cols)} elements a row"
     text = (
@@ -376,7 +377,7 @@ def targets_text(backends: Sequence[Backend]) -> str:
             types = dict.fromkeys(
                 f"{t.a} x {t.b} + {t.acc}" for form in backend.forms(arch) for t in form.types(arch)
             )
-            forms = ", ".join(form.name for form in backend.forms(arch))
+            forms = ", ".join(form.name for form in backend.forms(arch) if form.types(arch))
             lines += _wrapped("            ", f"forms {forms}; types {', '.join(types)}")
             chain = backend.toolchain(arch)
             lines += _wrapped("  compiler  " if not chain.missing else "  missing   ", str(chain))

@@ -108,6 +108,8 @@ def _show(value: object) -> str:
 def types_offered(c: Candidate) -> Iterator[Violation]:
     """The form multiplies these types on this arch."""
     offered = c.form.types(c.arch)
+    if not offered and c.needs - c.arch.features:
+        return  # features_present says why
     wanted = c.spec.types
     key = (wanted.a, wanted.b, wanted.acc)
     if any(key == (o.a, o.b, o.acc) and (wanted.c, wanted.d) in o.outputs for o in offered):
@@ -133,13 +135,11 @@ def types_offered(c: Candidate) -> Iterator[Violation]:
 
 def features_present(c: Candidate) -> Iterator[Violation]:
     """The arch has what the form and the types ask for."""
+    field, value = "types", f"{c.spec.types.a} x {c.spec.types.b}"
+    if not c.form.types(c.arch):
+        field, value = f"pins.{c.backend}.form", c.form.name
     for feature in sorted(c.needs - c.arch.features):
-        yield Violation(
-            "features",
-            "types",
-            f"{c.spec.types.a} x {c.spec.types.b}",
-            f"needs {feature}, which {c.arch.name} lacks",
-        )
+        yield Violation("features", field, value, f"needs {feature}, which {c.arch.name} lacks")
 
 
 def epilogue_fits_its_type(c: Candidate) -> Iterator[Violation]:

@@ -6,8 +6,8 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from tilegen.errors import SpecError
+from tilegen.spec_faults import PINNED_NUMBERS, explain, shown
 
 TypeName = Literal[
     "f64", "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "s8", "u8", "s32"
@@ -40,8 +41,17 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$", stric
 Bound = Annotated[float, Field(strict=True)]
 # Strict, so that pins are kept as written: 1.0, "1" and true are not turned into 1.
 _PinInt = Annotated[int, Field(ge=-(2**31), lt=2**31, strict=True)]
-_Pin = StrictStr | StrictBool | _PinInt | tuple[_PinInt, ...]
+# A kernel's text grows with its epilogue; nothing that computes comes near these.
+EPILOGUE_STEPS, PINNED_BACKENDS, PINS = 32, 16, 64
 PIN_TEXT = re.compile(r"[A-Za-z0-9_.]{1,64}")
+
+
+_Pin = (
+    StrictStr
+    | StrictBool
+    | _PinInt
+    | Annotated[tuple[_PinInt, ...], Field(max_length=PINNED_NUMBERS)]
+)
 
 
 class _Record(BaseModel):
@@ -146,6 +156,7 @@ class TileSpec(_Record):
     batch : {"none", "strided"}
         The count is an argument of the launch.
     epilogue : sequence of EpilogueStep
+        At most 32.
     pins : mapping
         Per backend, choices that are otherwise the plan's: ``{"opencl": {"form": "work_group"}}``.
 
@@ -177,16 +188,35 @@ class TileSpec(_Record):
     types: Types = Types()
     layout: Layouts = Layouts()
     batch: Literal["none", "strided"] = "none"
-    epilogue: tuple[EpilogueStep, ...] = ()
-    pins: Mapping[Name, Mapping[Name, _Pin]] = Field(
-        default_factory=dict, description="choices for one backend, by its name"
+    epilogue: tuple[EpilogueStep, ...] = Field(default=(), max_length=EPILOGUE_STEPS)
+    pins: Mapping[Name, Annotated[Mapping[Name, _Pin], Field(max_length=PINS)]] = Field(
+        default_factory=dict,
+        max_length=PINNED_BACKENDS,
+        description="choices for one backend, by its name",
     )
 
     def __init__(self, /, **data: Any) -> None:
-        try:
+        with _in_words(type(self)):
             super().__init__(**data)
-        except ValidationError as error:
-            raise SpecError(explain(error, type(self))) from None
+
+    # Pydantic's other ways in say what is wrong as the constructor does.
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Pydantic's, with a ``SpecError`` for what is wrong."""
+        with _in_words(cls):
+            return super().model_validate(obj, **options)
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """Pydantic's, with a ``SpecError`` for what is wrong."""
+        with _in_words(cls):
+            return super().model_validate_json(json_data, **options)
+
+    @classmethod
+    def model_validate_strings(cls, obj: Any, **options: Any) -> Self:
+        """Pydantic's, with a ``SpecError`` for what is wrong."""
+        with _in_words(cls):
+            return super().model_validate_strings(obj, **options)
 
     @field_validator("epilogue")
     @classmethod
@@ -269,7 +299,7 @@ class TileSpec(_Record):
     def from_json(cls, text: str) -> TileSpec:
         """A spec from JSON text."""
         try:
-            data = json.loads(text)
+            data = read_json(text)
         except (ValueError, RecursionError) as error:
             raise SpecError(f"not valid JSON: {_reading_fault(error)}") from None
         return cls.from_dict(data)
@@ -300,6 +330,36 @@ class TileSpec(_Record):
             raise SpecError(f"{path}: {error}") from None
 
 
+@contextmanager
+def _in_words(model: type[BaseModel]) -> Iterator[None]:
+    try:
+        yield
+    except ValidationError as error:
+        raise SpecError(explain(error, model)) from None
+
+
+def read_json(text: str) -> Any:
+    """JSON of which no key is given twice: which one was meant, nobody can say.
+
+    Raises
+    ------
+    ValueError
+        If it is not JSON, or names the key that stands twice.
+    RecursionError
+        If it is nested too deeply.
+    """
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {shown(twice)} stands twice in one table")
+    return table
+
+
 def _reading_fault(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
@@ -315,97 +375,3 @@ def json_schema() -> dict[str, Any]:
 def _toml(value: Any) -> str:
     # JSON's strings, numbers, booleans and flat arrays are TOML as they stand.
     return json.dumps(value)
-
-
-def explain(error: ValidationError, model: type[BaseModel] = TileSpec) -> str:
-    """The faults that pydantic found, in one sentence that names each field."""
-    return "; ".join(dict.fromkeys(_clause(fault, model) for fault in error.errors()))
-
-
-# What pydantic would say of "valid dictionaries" and "tuples", in the words of a TOML file.
-_NEEDS = {
-    "bool_type": "must be true or false",
-    "dict_type": "must be a table of keys and values",
-    "finite_number": "must be a finite number",
-    "float_type": "must be a number",
-    "int_type": "must be a whole number",
-    "invalid_key": "keys must be text",
-    "mapping_type": "must be a table of keys and values",
-    "model_type": "must be a table of keys and values",
-    "string_type": "must be text",
-    "string_unicode": "must be text in valid Unicode",
-    "tuple_type": "must be a list",
-}
-_NAME_NEEDS = "is not a name: lower-case letters, digits and '_', a letter first, 40 at most"
-
-
-def _clause(fault: Any, model: type[BaseModel]) -> str:
-    path = [part for part in fault["loc"] if not str(part).startswith(("tuple[", "function-"))]
-    kind, value, context = fault["type"], fault["input"], fault.get("ctx", {})
-    if path[-1:] == ["[key]"]:
-        need = _NAME_NEEDS if kind == "string_pattern_mismatch" else "is not a text"
-        return f"{_field(path[:-2])}: the key {_shown(value)} {need}"
-    if path[:1] == ["pins"] and len(fault["loc"]) > 3:
-        # One fault for each type that the value might have had; they all come to this sentence.
-        need = "must be text, true or false, a whole number under 2^31 or a list of such numbers"
-        return f"{_field(path[:3])}: {need}"
-    field = _field(path)
-    match kind:
-        case "extra_forbidden":
-            known = _known_keys(model, path[:-1])
-            near = get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-            return f"{_field(path, quoted=True)} is not a known key{hint}"
-        case "missing":
-            return f"{field} is missing"
-        case "literal_error":
-            near = get_close_matches(str(value), _choices(context["expected"]), n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            return f"{field} = {_shown(value)} is not one of {context['expected']}{hint}"
-        case "string_pattern_mismatch":
-            return f"{field} = {_shown(value)} {_NAME_NEEDS}"
-        case "value_error":
-            message = str(context.get("error", fault["msg"]))
-            return f"{field}: {message}" if field and not message.startswith(field) else message
-        case "too_long":
-            return f"{field} has {context['actual_length']} values; {context['max_length']} is all"
-        case "greater_than_equal":
-            return f"{field} = {_shown(value)}: must be at least {context['ge']}"
-        case "less_than_equal":
-            return f"{field} = {_shown(value)}: must be at most {context['le']}"
-        case _:
-            need = _NEEDS.get(kind) or f"{fault['msg'][0].lower()}{fault['msg'][1:]}"
-            return f"{field or 'a key'} = {_shown(value)}: {need}"
-
-
-def _field(path: list[Any], *, quoted: bool = False) -> str:
-    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).lstrip(".")
-    # Keys come from a file: one that would break the line is shown escaped.
-    odd = not text.isprintable() or len(text) >= 60
-    return _shown(text) if quoted or odd else text
-
-
-def _shown(value: Any) -> str:
-    """The value on one line, short enough for a sentence."""
-    text = repr(value)
-    if len(text) < 60:
-        return text
-    return (
-        f"{text[:40]}...{text[-1]}"
-        if isinstance(value, str)
-        else f"a value of type {type(value).__name__}"
-    )
-
-
-def _known_keys(model: type[BaseModel], path: list[Any]) -> list[str]:
-    tables: dict[str, type[BaseModel]] = {
-        "types": Types,
-        "layout": Layouts,
-        "epilogue": EpilogueStep,
-    }
-    owner = tables.get(str(path[0]), model) if path else model
-    return list(owner.model_fields)
-
-
-def _choices(expected: str) -> list[str]:
-    return re.findall(r"'([^']*)'", expected)

@@ -8,9 +8,11 @@ from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch, Instruction, RegisterFile
 from tilegen.layout import FragmentLayout, Layout
 
-from .types import REGISTER_TYPES, vector_type
+from .types import REGISTER_TYPES, dot_product, vector_type
 
 SPECIFICATION = "OpenCL C 3.0 Specification, 6.15.2 (fma) and 6.3 (vector types)"
+DOT_SPECIFICATION = "OpenCL C 3.0 Specification, 6.15.20 (cl_khr_integer_dot_product)"
+BYTES = ("s8", "u8")
 
 
 def vector_fma(width: int, acc: str = "f32") -> Instruction:
@@ -39,6 +41,26 @@ def vector_fma(width: int, acc: str = "f32") -> Instruction:
     )
 
 
+def integer_dot(a: str, b: str) -> Instruction:
+    """One work-item's dot product of four bytes with four bytes, each four in a word, and a sum."""
+    lane, four, one = Layout((1,), (0,)), Layout((4,), (1,)), Layout((1,), (0,))
+    return Instruction(
+        name="dot4_s32",
+        m=1,
+        n=1,
+        k=4,
+        type_a=a,
+        type_b=b,
+        type_acc="s32",
+        lanes=1,
+        a=FragmentLayout(1, 4, lane, four),
+        b=FragmentLayout(1, 4, lane, four),
+        c=FragmentLayout(1, 1, lane, one),
+        mnemonic=f"{dot_product(a, b)} + sum",
+        doc=DOT_SPECIFICATION,
+    )
+
+
 # In order of preference: the widest vector that a register holds comes first.
 VECTORS = tuple(
     vector_fma(width, acc)
@@ -46,6 +68,8 @@ VECTORS = tuple(
     for width in widths
 )
 SCALARS = tuple(vector_fma(1, acc) for acc in ("f32", "f64", "s32"))
+# Of devices with the feature ``integer_dot``.
+DOTS = tuple(integer_dot(a, b) for a in BYTES for b in BYTES)
 
 
 CPU = Arch(
@@ -85,6 +109,16 @@ GPU = Arch(
 )
 
 
+def preferred(sizes: tuple[int, ...], best: int) -> tuple[int, ...]:
+    """Sub-group sizes in order of preference: the best, then the smaller ones, then the larger.
+
+    16 lanes are the size that every Intel GPU has (cl_intel_required_subgroup_size: 8, 16 and 32
+    up to Xe-HPG, 16 and 32 from Xe-HPC on); on a CPU a sub-group fills one native vector.
+    """
+    smaller = sorted((s for s in sizes if s <= best), reverse=True)
+    return (*smaller, *sorted(s for s in sizes if s > best))
+
+
 def refined(
     arch: Arch,
     *,
@@ -92,6 +126,8 @@ def refined(
     shared_bytes: int,
     vector_width: int,
     features: frozenset[str],
+    sub_groups: tuple[int, ...] = (),
+    units: int | None = None,
 ) -> Arch:
     """The arch with what one device says of itself.
 
@@ -100,8 +136,20 @@ def refined(
     vector_width : int
         ``CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT``; 16 means 32 vector registers of 512 bits, less
         means 16 of ``32 * vector_width`` bits (Intel SDM vol. 1, 14.1: 16 YMM registers).
+    sub_groups : tuple of int
+        Sub-group sizes that a kernel can have.
+    units : int
+        ``CL_DEVICE_MAX_COMPUTE_UNITS``: cores or multiprocessors.
     """
-    arch = replace(arch, max_threads=max_threads, shared_bytes=shared_bytes, features=features)
+    arch = replace(
+        arch,
+        max_threads=max_threads,
+        shared_bytes=shared_bytes,
+        features=features,
+        multiprocessors=units,
+        instructions=(*(DOTS if "integer_dot" in features else ()), *arch.instructions),
+        warp_sizes=preferred(sub_groups, vector_width if arch.kind == "cpu" else 16),
+    )
     if arch.kind != "cpu":
         return arch
     width = max(4, min(16, vector_width))

@@ -38,7 +38,7 @@ class HostSession:
             name, array, writes=writes, takes="numpy.ndarray or pyopencl.array.Array"
         )
         if self._in_place and _is_plain(array):
-            return operand._replace(handle=binding().SVM(array))
+            return Operand(binding().SVM(array), *operand[1:])  # quicker than _replace
         low, high = operand.span
         if high == low:
             return operand._replace(handle=None)
@@ -59,6 +59,12 @@ class HostSession:
     def _copied(self, name: str, low: int, high: int, writes: bool) -> tuple[Any, int]:
         """A buffer for the bytes, which start as far past a boundary as they do on the host."""
         lead, size = low % BOUNDARY, high - low
+        largest = self._device.largest_buffer
+        if size + lead > largest:
+            raise LaunchError(
+                f"{name}: it spans {size} bytes, and {self._device.name}, which works on a copy, "
+                f"allocates {largest} at most"
+            )
         if (low, high) not in self._buffers:
             self._buffers[low, high] = _buffer(self._device.context, size + lead, name)
             if not writes:  # D is written as a whole, unless it is an input too

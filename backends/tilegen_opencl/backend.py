@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from tilegen.backend import Device, Form, Missing, Toolchain
 from tilegen.hardware import Arch
 from tilegen.plan import KernelPlan
+from tilegen.spec import TileSpec
 
 if TYPE_CHECKING:
     from tilegen.build import KernelBinary
@@ -35,10 +36,24 @@ class OpenCLBackend:
         return {"cpu": CPU, "gpu": GPU}
 
     def forms(self, arch: Arch) -> Sequence[Form]:
+        from .sub_group import SubGroup
         from .vector_fragment import VectorFragment
         from .work_group import WorkGroup
 
-        return (VectorFragment(), WorkGroup()) if arch.kind == "cpu" else (WorkGroup(),)
+        if arch.kind == "cpu":
+            return (VectorFragment(), SubGroup(), WorkGroup())
+        # The sub-group form gives way where the other one loads less: a rule of its own.
+        return (SubGroup(), WorkGroup())
+
+    def tiles(self, spec: TileSpec, arch: Arch) -> Iterable[Mapping[str, Any]]:
+        from .model import tiles
+
+        return tiles(spec, arch)
+
+    def estimate(self, plan: KernelPlan, shape: tuple[int, int, int], batch: int) -> float:
+        from .model import estimate
+
+        return estimate(plan, shape, batch)
 
     def context(self, plan: KernelPlan) -> Mapping[str, Any]:
         from .emit import context
@@ -49,6 +64,11 @@ class OpenCLBackend:
         from .device import devices
 
         return devices()
+
+    def checkers(self) -> Sequence[Device]:
+        from .oclgrind_device import checkers
+
+        return list[Device](checkers())
 
     def missing(self) -> Sequence[Missing]:
         from .runtime import missing

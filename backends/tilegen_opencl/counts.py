@@ -95,12 +95,15 @@ def predicted(
 
 def _work_group(plan: KernelPlan, steps: int) -> Executed:
     """``steps`` K steps of a work-group: stage both tiles, then outer products from them."""
-    local_loads, local_stores, global_loads = Traffic(), Traffic(), Traffic()
+    local_loads, local_stores, global_loads, widened = (Traffic() for _ in range(4))
     for tile in plan.shared:
         copy = next(c for c in plan.copies if c.operand == tile.operand)
         elements = steps * tile.rows * tile.cols
         size = DTYPES[operand_type(plan.spec, tile.operand)].bytes
         global_loads += Traffic.of(elements, copy.elements, size)
+        if getattr(plan.spec.types, tile.operand) == "f16":
+            # Halves reach registers as bits and are widened by a load of them from there.
+            widened += Traffic.of(elements, copy.elements, size)
         # A tile that is turned on its way arrives one element a row.
         width = 1 if copy.transposes else copy.elements
         local_stores += Traffic.of(elements, width, tile.element_bytes)
@@ -108,21 +111,41 @@ def _work_group(plan: KernelPlan, steps: int) -> Executed:
         axis = 0 if tile.operand == "a" else 1
         share = plan.threads * plan.thread[axis] * plan.passes[axis] * plan.block[2]
         local_loads += Traffic.of(steps * share, tile.vector, tile.element_bytes)
-    return Executed(local_loads=local_loads, local_stores=local_stores, global_loads=global_loads)
+    return Executed(
+        local_loads=local_loads,
+        local_stores=local_stores,
+        global_loads=global_loads,
+        private_vector_loads=widened,
+    )
 
 
 def _vector_fragment(plan: KernelPlan, steps: int) -> Executed:
-    """``steps`` K steps of a block's work-items: pack a panel, then pass over it per fragment row."""
+    """``steps`` K steps of a block's work-items: pack panels, then pass over them per fragment."""
     roles, numbers = Roles.of(plan.spec), plan.numbers
-    global_loads = Traffic()
+    extents = dict(zip((roles.rows, roles.cols), roles.order(plan.warp), strict=True))
+    items, depth, acc = steps * plan.threads, plan.block[2], DTYPES[plan.spec.types.acc].bytes
+    global_loads, gathered = Traffic(), Traffic()
     for copy in plan.copies:
         size = DTYPES[operand_type(plan.spec, copy.operand)].bytes
-        elements = steps * plan.threads * copy.accesses * copy.elements
-        global_loads += Traffic.of(elements, copy.elements, size)
+        along_k = copy.contiguous == "k"
+        line, lines = (depth, extents[copy.operand])[:: 1 if along_k else -1]
+        whole, rest = divmod(line, copy.elements)
+        if rest and not along_k:
+            raise ValueError(
+                f"{line} elements of {copy.operand} are no whole vectors: what they read beside the "
+                "tile depends on its place"
+            )
+        global_loads += Traffic.of(items * lines * whole * copy.elements, copy.elements, size)
+        # The end of a line is gathered element by element.
+        global_loads += Traffic.of(items * lines * rest, 1, size)
+        if rest:
+            gathered += Traffic.of(items * lines * copy.elements, copy.elements, acc)
     _, warp_cols = roles.order(plan.warp)
     passes = steps * plan.threads * plan.block[2] * int(numbers["ROW_FRAGMENTS"])
-    panel = Traffic.of(passes * warp_cols, int(numbers["VECTOR"]), DTYPES[plan.spec.types.acc].bytes)
-    return Executed(global_loads=global_loads, private_vector_loads=panel)
+    panel = Traffic.of(
+        passes * warp_cols, int(numbers["VECTOR"]), DTYPES[plan.spec.types.acc].bytes
+    )
+    return Executed(global_loads=global_loads, private_vector_loads=panel + gathered)
 
 
 def _epilogue(plan: KernelPlan, elements: int, beta: float) -> Executed:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,12 +22,19 @@ from tilegen.render import KernelSource
 from .archs import CPU, GPU, refined
 from .arrays import DeviceSession, HostSession
 from .runtime import binding, opencl
-from .types import needs
+from .sub_groups import has_sub_groups, lanes_needed, language, sub_group_size, sub_group_sizes
+from .types import build_options, needs
 
-FLAGS = ""
+if TYPE_CHECKING:
+    from .workbench import OpenCLWorkbench
+
 # The widest access of any form is 64 bytes; buffers start at such a boundary or a wider one.
 BOUNDARY = 128
-SLOWER = ("Portable Computing Language", "Oclgrind")
+# The major number of a cl_version (OpenCL 3.0 API, 3.4.3.1).
+C_VERSION_SHIFT = 22
+SLOWER = ("Portable Computing Language",)
+# It watches every access and is ten thousand times slower: found only by who asks for it by name.
+CHECKER = "Oclgrind"
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,7 @@ class OpenCLDevice:
     selector: str
     arch: Arch
     driver: str
+    flags: str = ""
 
     @property
     def rung(self) -> str:
@@ -62,24 +70,36 @@ class OpenCLDevice:
             return False
         return bool(flags & cl.device_svm_capabilities.FINE_GRAIN_SYSTEM)
 
-    def toolchain(self) -> Toolchain:
-        return Toolchain("OpenCL", f"{self.driver} for {self.name}", FLAGS, device=self)
+    @cached_property
+    def largest_buffer(self) -> int:
+        """Bytes of the largest buffer that the device allocates."""
+        return int(self.handle.max_mem_alloc_size)
 
-    def compile(self, source: KernelSource, flags: str = FLAGS) -> KernelBinary:
-        """Build the text for this device."""
+    def toolchain(self) -> Toolchain:
+        return Toolchain("OpenCL", f"{self.driver} for {self.name}", device=self)
+
+    def compile(self, source: KernelSource, flags: str = "") -> KernelBinary:
+        """Build the text for this device; raises ``CompileError`` where it lacks what the plan needs."""
+        if lacks := "; ".join(self._lacks(source)):
+            raise CompileError(f"{self.name} cannot run {source.name}: {lacks}")
         cl = binding()
+        # A function of the text, so that the cache, which knows the text, need not know them.
+        options = build_options(source.plan.instruction) or (
+            self.flags if lanes_needed(source.plan) else ""
+        )
+        options = f"{options} {flags}".strip()
         # The plain binding: tilegen's own cache knows the text, and pyopencl's would hide the log.
         program = cl._cl._Program(self.context, source.text)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the log says the same
-                program.build(flags.encode(), [self.handle])
+                program.build(options.encode(), [self.handle])
         except cl.Error as error:
             log = program.get_build_info(self.handle, cl.program_build_info.LOG)
             raise CompileError(
                 f"{self.name} refuses the text of {source.name}",
                 compiler=str(self.toolchain()),
-                flags=flags,
+                flags=options,
                 log=str(log or error).strip("\0\n "),
             ) from None
         log = str(program.get_build_info(self.handle, cl.program_build_info.LOG) or "").strip(
@@ -89,12 +109,12 @@ class OpenCLDevice:
         resources = {
             entry.name: self._resources(cl.Kernel(program, entry.name)) for entry in source.entries
         }
-        return KernelBinary(source, binary, log, resources, self.toolchain(), flags)
+        return KernelBinary(source, binary, log, resources, self.toolchain(), options)
 
     def _lacks(self, source: KernelSource) -> Iterator[str]:
         """What a plan for another arch, a static one say, asks for beyond this device."""
         plan, arch = source.plan, self.arch
-        for feature in sorted(needs(plan.spec) - arch.features):
+        for feature in sorted(needs(plan.spec, plan.instruction) - arch.features):
             yield f"it has no {feature}"
         if plan.threads > arch.max_threads:
             yield f"a work-group has {plan.threads} work-items, and it allows {arch.max_threads}"
@@ -103,6 +123,12 @@ class OpenCLDevice:
                 f"a work-group takes {plan.budget.shared_bytes} bytes of local memory, and it has "
                 f"{arch.shared_bytes}"
             )
+        lanes = lanes_needed(plan)
+        if lanes and "sub_groups" not in arch.features:
+            yield "it has no sub_groups"
+        elif lanes and lanes not in arch.warp_sizes:
+            sizes = " or ".join(map(str, sorted(arch.warp_sizes))) or "an unknown number of"
+            yield f"a sub-group has {lanes} lanes, and its have {sizes}"
 
     def _resources(self, kernel: Any) -> Resources:
         info = binding().kernel_work_group_info
@@ -135,7 +161,18 @@ class OpenCLDevice:
                     f"{entry.name} needs {entry.block} work-items a group and {self.name} runs it "
                     f"with {limit} at most"
                 )
+            lanes = lanes_needed(binary.source.plan)
+            if lanes and (found := sub_group_size(kernel, self.handle, entry.block)) != lanes:
+                raise LaunchError(
+                    f"{entry.name} is planned for sub-groups of {lanes} lanes and {self.name} compiled "
+                    f"it for {found}: who owns which element would be wrong"
+                )
         return LoadedProgram(program, kernels)
+
+    def workbench(self) -> OpenCLWorkbench:
+        from .workbench import OpenCLWorkbench
+
+        return OpenCLWorkbench(self)
 
     def session(self, arrays: Sequence[Any], stream: Any) -> HostSession | DeviceSession:
         cl = binding()
@@ -175,7 +212,9 @@ def _devices() -> tuple[OpenCLDevice, ...]:
     except cl.Error:
         return ()
     # The runtimes that are easy to have by accident, and slow, come after the others.
-    platforms = sorted(platforms, key=lambda p: p.name.strip() in SLOWER)
+    platforms = sorted(
+        (p for p in platforms if p.name.strip() != CHECKER), key=lambda p: p.name.strip() in SLOWER
+    )
     out: list[OpenCLDevice] = []
     counts = {"cpu": 0, "gpu": 0}
     for platform in platforms:
@@ -192,6 +231,7 @@ def _devices() -> tuple[OpenCLDevice, ...]:
                     selector=f"{kind}:{counts[kind]}",
                     arch=_arch(cl, handle, kind),
                     driver=f"{platform.name.strip()} {handle.driver_version.strip()}",
+                    flags=language(handle.extensions.split(), handle.opencl_c_version),
                 )
             )
             counts[kind] += 1
@@ -204,12 +244,13 @@ def _arch(cl: Any, handle: Any, kind: str) -> Arch:
     features = {
         "fp64": "cl_khr_fp64" in extensions,
         "fp16": "cl_khr_fp16" in extensions,
-        "sub_groups": any(e in extensions for e in ("cl_khr_subgroups", "cl_intel_subgroups")),
+        "sub_groups": has_sub_groups(extensions),
+        "required_sub_group_size": "cl_intel_required_subgroup_size" in extensions,
         # fma() is a library call, hundreds of times slower, where the hardware has none.
         "fast_fma": bool(handle.single_fp_config & cl.device_fp_config.FMA),
         "fast_fma64": "cl_khr_fp64" in extensions
         and bool(handle.double_fp_config & cl.device_fp_config.FMA),
-        "integer_dot": "cl_khr_integer_dot_product" in extensions,
+        "integer_dot": "cl_khr_integer_dot_product" in extensions and _compiles_c3(cl, handle),
     }
     return refined(
         CPU if kind == "cpu" else GPU,
@@ -217,7 +258,18 @@ def _arch(cl: Any, handle: Any, kind: str) -> Arch:
         shared_bytes=int(handle.local_mem_size),
         vector_width=int(handle.native_vector_width_float),
         features=frozenset(name for name, has in features.items() if has),
+        sub_groups=sub_group_sizes(handle),
+        units=int(handle.max_compute_units),
     )
+
+
+def _compiles_c3(cl: Any, handle: Any) -> bool:
+    """Whether its compiler takes OpenCL C 3.0, which not every OpenCL 3.0 device does."""
+    try:
+        versions = handle.get_info(cl.device_info.OPENCL_C_ALL_VERSIONS)
+    except (cl.Error, AttributeError):
+        return False
+    return any(v.version >> C_VERSION_SHIFT >= 3 for v in versions)
 
 
 class LoadedProgram:
@@ -243,19 +295,24 @@ class LoadedProgram:
 
     def bind(
         self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], stream: Any
-    ) -> Callable[[], None]:
+    ) -> Callable[[], Any]:
         cl = binding()
         # A cl_kernel of its own, whose arguments nobody else sets.
-        kernel = _kernel(self._program, entry)
+        kernel = cl.Kernel(self._program, entry.name)
         everywhere, group = (grid * entry.block,), (entry.block,)
         try:
-            kernel.set_args(*[value for _, value in arguments])
+            # One by one: for a list, pyopencl writes and compiles Python, which takes milliseconds.
+            for index, (argument, value) in enumerate(arguments):
+                typed = (
+                    value if argument.is_pointer else np.dtype(_scalar_type(argument)).type(value)
+                )
+                kernel.set_arg(index, typed)
         except cl.Error as error:
             raise LaunchError(f"{entry.name}: the driver refused its arguments: {error}") from None
 
-        def launch() -> None:
+        def launch() -> Any:
             try:
-                cl.enqueue_nd_range_kernel(stream, kernel, everywhere, group)
+                return cl.enqueue_nd_range_kernel(stream, kernel, everywhere, group)
             except cl.Error as error:
                 raise LaunchError(f"{entry.name}: the driver refused the launch: {error}") from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from tilegen.tiling import CONTIGUOUS, epilogue_operands, operand_type
 
 from .memory import Load, Memory, Narrowing, Store
 from .roles import Roles
+from .staged import staged
 from .types import (
     REGISTER_TYPES,
     STORAGE,
@@ -18,7 +19,6 @@ from .types import (
     multiply_add,
     value_type,
     vector_type,
-    widened,
 )
 
 # Sizes and strides; everything else is an element type.
@@ -27,56 +27,10 @@ SUFFIX = {"f64": "", "f32": "f"}
 
 
 @dataclass(frozen=True)
-class Local:
-    """One vector width of local memory: its type and the spellings of its loads and stores."""
-
-    width: int
-    type: str
-    vload: str
-    vstore: str
-    include: str
-
-
-@dataclass(frozen=True)
-class Staged:
-    """One operand's way through local memory, in the names of the text."""
-
-    operand: str
-    OPERAND: str
-    axis: str
-    fast: str
-    fast_name: str
-    first_range: str
-    next_range: str
-    vector: int
-    pointer: str
-    type: str
-    load: str
-    widened: str
-    widened_type: str
-    vstore: str
-    row_stride: int
-    swizzle_rows: int
-    swizzle_mask: int
-    fragment: int
-    store_include: str
-
-
-@dataclass(frozen=True)
 class Step:
     """One epilogue step as a call."""
 
     call: str
-
-
-def _local(element: str, width: int) -> Local:
-    return Local(
-        width=width,
-        type=vector_type(element, width),
-        vload=f"vload{width}",
-        vstore=f"vstore{width}",
-        include=f"_local_{'1' if width == 1 else 'n'}.cl.j2",
-    )
 
 
 def _parameter(argument: Argument, aliased: bool) -> str:
@@ -170,11 +124,11 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
     element = REGISTER_TYPES[spec.types.acc]
     value = value_type(spec)
     staged_form = bool(plan.shared)
-    vector = int(plan.numbers["COL_VECTOR" if staged_form else "VECTOR"])
+    vector = int(plan.numbers.get("COL_VECTOR") or plan.numbers["VECTOR"])
     body = max((entry.arguments for entry in plan.main_entries), key=len)
     memory = Memory(spec, aligned=staged_form)
     steps, functions = epilogue_steps(plan, roles)
-    own = _work_group(plan, roles, memory) if staged_form else _vector_fragment(plan, roles, memory)
+    own = OWN[plan.form](plan, roles, memory)
     return {
         "R": "N" if roles.swapped else "M",
         "C": "M" if roles.swapped else "N",
@@ -190,7 +144,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "sum_value": converted(spec.types.acc, value, "sum", vector),
         "vload": f"vload{vector}",
         "vstore": f"vstore{vector}",
-        "multiply_add": multiply_add(spec.types.acc, plan.arch),
+        "multiply_add": multiply_add(plan.instruction, plan.arch),
         "operands": ["a", "b", "c", "d", *epilogue_operands(spec)],
         "parameters": parameters(body),
         "body_name": f"{spec.name}_tile",
@@ -266,59 +220,42 @@ def _vector_fragment(plan: KernelPlan, roles: Roles, memory: Memory) -> dict[str
     }
 
 
-def _work_group(plan: KernelPlan, roles: Roles, memory: Memory) -> dict[str, Any]:
-    spec = plan.spec
-    element = REGISTER_TYPES[spec.types.acc]
-    staged = [_staged(plan, roles, memory, tile.operand) for tile in plan.shared]
-    by_name = {s.operand: s for s in staged}
-    widths: Iterable[int] = {int(plan.numbers["COL_VECTOR"]), *(s.fragment for s in staged)}
+def _sub_group(plan: KernelPlan, roles: Roles, memory: Memory) -> dict[str, Any]:
+    spec, layout, acc = plan.spec, plan.spec.layout, plan.spec.types.acc
+    rows_along_k = CONTIGUOUS[roles.rows][getattr(layout, roles.rows)] == "k"
+    cols_along_k = CONTIGUOUS[roles.cols][getattr(layout, roles.cols)] == "k"
+    vector = int(plan.numbers["COL_VECTOR"])
+    source = next(c.elements for c in plan.copies if c.operand == roles.cols)
+    warp_rows = f"WARP_{'N' if roles.swapped else 'M'}"
+    asked = "required_sub_group_size" in plan.arch.features
+    col_load = memory.load(roles.cols, acc, source)
     return {
-        "widths": [_local(element, width) for width in sorted(widths)],
-        "c_aligned": "aligned" if spec.layout.c == spec.layout.d else "0",
-        "staged": staged,
-        "row_staged": by_name[roles.rows],
-        "col_staged": by_name[roles.cols],
-        "single_stage": plan.pipeline.stages == 1,
-        "shared_bytes": plan.budget.shared_bytes,
-        "tile_alignment": max(s.vector for s in staged) * plan.shared[0].element_bytes,
+        "sub_group_size": " __attribute__((intel_reqd_sub_group_size(LANES)))" if asked else "",
+        "row_fast": "UNROLL_K" if rows_along_k else warp_rows,
+        "row_slow": warp_rows if rows_along_k else "UNROLL_K",
+        "row_fast_name": "K" if rows_along_k else warp_rows[-1],
+        # Where a place in the tile's contiguous axis and the other one lies in rows and k.
+        "row_of_place": "slow" if rows_along_k else "fast",
+        "k_of_place": "fast" if rows_along_k else "slow",
+        "slow_of_row": "i" if rows_along_k else "k",
+        "fast_of_row": "k" if rows_along_k else "i",
+        "row_load": memory.load(roles.rows, acc, 1).name,
+        "row_pointer": STORAGE[getattr(spec.types, roles.rows)].pointer,
+        "col_load": col_load.name,
+        "col_pointer": STORAGE[getattr(spec.types, roles.cols)].pointer,
+        "col_type": col_load.type,
+        "source_vector": source,
+        "cols_include": f"_cols_along_{'k' if cols_along_k else 'cols'}.cl.j2",
+        "col_store": _into("loaded", source, "parts" if cols_along_k else "col_values[k] + j"),
+        "sum_vector": "sums[i][j]" if vector == 1 else f"vload{vector}(0, sums[i] + j)",
     }
 
 
-def _staged(plan: KernelPlan, roles: Roles, memory: Memory, operand: str) -> Staged:
-    tile = next(t for t in plan.shared if t.operand == operand)
-    copy = next(c for c in plan.copies if c.operand == operand)
-    axis = "M" if operand == "a" else "N"
-    place = f"block_{'row' if operand == roles.rows else 'col'}, {axis}"
-    kind, acc = getattr(plan.spec.types, operand), plan.spec.types.acc
-    # Elements travel as they are stored, so that nothing waits for them before the tile is multiplied.
-    load = memory.load(operand, acc if kind == acc else "bits", copy.elements)
-
-    def ranges(k: str) -> str:
-        return f"{place}, {k}, k_end" if copy.transposes else f"{k}, k_end, {place}"
-
-    return Staged(
-        operand=operand,
-        OPERAND=operand.upper(),
-        axis=axis,
-        fast="BLOCK_K" if copy.transposes else f"BLOCK_{axis}",
-        fast_name="K" if copy.transposes else axis,
-        first_range=ranges("0"),
-        next_range=ranges("next"),
-        vector=copy.elements,
-        pointer=STORAGE[kind].pointer,
-        type=load.type,
-        load=load.name,
-        widened=widened(kind, acc, "fetched[i]", copy.elements),
-        widened_type=vector_type(REGISTER_TYPES[acc], copy.elements),
-        vstore="parts[0] = widened;"
-        if copy.elements == 1
-        else f"vstore{copy.elements}(widened, 0, parts);",
-        row_stride=tile.row_stride,
-        swizzle_rows=tile.swizzle_rows,
-        swizzle_mask=tile.swizzle_mask,
-        fragment=tile.vector,
-        store_include=f"_store_{'turned' if copy.transposes else 'straight'}.cl.j2",
-    )
+def _into(value: str, width: int, place: str) -> str:
+    """The statement that writes a vector to consecutive private elements."""
+    return f"*({place}) = {value};" if width == 1 else f"vstore{width}({value}, 0, {place});"
 
 
-__all__ = ["Narrowing", "Staged", "Step", "Store", "context", "epilogue_steps", "parameters"]
+OWN = {"vector_fragment": _vector_fragment, "work_group": staged, "sub_group": _sub_group}
+
+__all__ = ["Narrowing", "Step", "Store", "context", "epilogue_steps", "parameters"]

@@ -11,6 +11,8 @@ from tilegen.plan import Access, Argument, Entry, Formula, KernelPlan
 from tilegen.render import KernelSource
 from tilegen.tiling import CONTIGUOUS
 
+from .types import build_options
+
 C_TYPES = {"f64": "double", "f32": "float", "i64": "int64_t", "s32": "int32_t"}
 SIZES = ("M", "N", "K", "batch")
 INT_RANGE = 2**31
@@ -54,7 +56,9 @@ def launch_header(source: KernelSource) -> str:
         "#include <stddef.h>\n#include <stdint.h>\n",
         OPERAND,
         f"// The text to compile, in the header's folder.\n"
-        f'#define {plan.spec.name.upper()}_SOURCE_FILE "{plan.name}{source.suffix}"\n',
+        f'#define {plan.spec.name.upper()}_SOURCE_FILE "{plan.name}{source.suffix}"\n'
+        f"// What its compiler must be told (clBuildProgram's options).\n"
+        f'#define {plan.spec.name.upper()}_BUILD_OPTIONS "{build_options(plan.instruction)}"\n',
         *("\n".join(_entry(plan, entry)) + "\n" for entry in _preferred(plan)),
         "#endif\n",
     ]

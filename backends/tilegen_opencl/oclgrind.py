@@ -73,6 +73,22 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Launch:
+    """One launch of an entry.
+
+    Attributes
+    ----------
+    entry : str
+    executed : mapping
+        Instructions to how often they were executed, as oclgrind names them; loads and stores also
+        with their bytes (``"load local bytes"``). :func:`tilegen_opencl.counts.counted` gathers them.
+    """
+
+    entry: str
+    executed: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class OclgrindRun:
     """What one run showed.
 
@@ -80,10 +96,8 @@ class OclgrindRun:
     ----------
     findings : tuple of Finding
         One for each kind and line, in the order of their first report.
-    executed : mapping
-        Instructions to how often they were executed, all launches together, as oclgrind names
-        them; loads and stores also with their bytes (``"load local bytes"``).
-        :func:`tilegen_opencl.counts.counted` gathers them.
+    launches : tuple of Launch
+        What each launch executed, in order.
     wrong : VerifyError or None
         The first mismatch; problems after it were not run.
     outcomes : tuple of Outcome
@@ -91,9 +105,14 @@ class OclgrindRun:
     """
 
     findings: tuple[Finding, ...]
-    executed: Mapping[str, int]
+    launches: tuple[Launch, ...]
     wrong: VerifyError | None
     outcomes: tuple[Outcome, ...] = ()
+
+    @property
+    def executed(self) -> Mapping[str, int]:
+        """Executed instructions of all launches together."""
+        return dict(sum((Counter(launch.executed) for launch in self.launches), Counter()))
 
     @property
     def clean(self) -> bool:
@@ -126,7 +145,7 @@ def run(
     problems: Problem | Sequence[Problem],
     text: str | None = None,
     *,
-    entry: str | None = None,
+    entry: str | Sequence[str] | None = None,
     races: bool = True,
     counts: bool = True,
     timeout: float = 120.0,
@@ -139,8 +158,8 @@ def run(
     problems : Problem or sequence of Problem
     text : str, optional
         Run this text instead of the source's own, under the source's plan.
-    entry : str, optional
-        The main entry to run; left out, the launch chooses.
+    entry : str or sequence of str, optional
+        The main entries that each solve all problems; left out, the launch chooses.
     races : bool
         Whether data races are looked for.
     counts : bool
@@ -165,7 +184,8 @@ def run(
         source = replace(source, text=text)
     with tempfile.TemporaryDirectory(prefix="tilegen-oclgrind-") as name:
         folder = Path(name)
-        (folder / "request").write_bytes(pickle.dumps((source, problems, entry)))
+        entries = (entry,) if entry is None or isinstance(entry, str) else tuple(entry)
+        (folder / "request").write_bytes(pickle.dumps((source, problems, entries)))
         died = _child(folder, environment(folder, races=races, counts=counts), timeout)
         answer = _answer(folder / "answer")
         printed = _read(folder / "stdout")
@@ -175,7 +195,7 @@ def run(
     wrong, outcomes = answer if answer is not None else (None, ())
     if died is not None:
         findings = (*findings, died)
-    return OclgrindRun(findings, instructions(printed), wrong, outcomes)
+    return OclgrindRun(findings, launches(printed), wrong, outcomes)
 
 
 def environment(folder: Path, *, races: bool = True, counts: bool = True) -> dict[str, str]:
@@ -183,17 +203,23 @@ def environment(folder: Path, *, races: bool = True, counts: bool = True) -> dic
     vendors = folder / "vendors"
     vendors.mkdir()
     (vendors / "oclgrind.icd").write_text(f"{library()}\n")
-    switches = {
-        "OCLGRIND_LOG": str(folder / "log"),
-        "OCLGRIND_MAX_ERRORS": str(MAX_ERRORS),
-        "OCLGRIND_BUILD_OPTIONS": "-w",
-        # One of two writes of the same value is still a race.
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("OCLGRIND_")}
+    path = os.pathsep.join(part for part in sys.path if part)
+    own = switches(folder / "log", races=races, counts=counts)
+    return {**kept, **own, VENDORS: str(vendors), "PYTHONPATH": path}
+
+
+def switches(
+    log: Path, *, races: bool = True, counts: bool = False, errors: int = MAX_ERRORS
+) -> dict[str, str]:
+    """oclgrind's own variables."""
+    return {
+        "OCLGRIND_LOG": str(log),
+        "OCLGRIND_MAX_ERRORS": str(errors),
+        # Two writes of one value are a race too.
         **({"OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNIFORM_WRITES": "1"} if races else {}),
         **({"OCLGRIND_INST_COUNTS": "1"} if counts else {}),
     }
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("OCLGRIND_")}
-    path = os.pathsep.join(part for part in sys.path if part)
-    return {**kept, **switches, VENDORS: str(vendors), "PYTHONPATH": path}
 
 
 def _child(folder: Path, environ: Mapping[str, str], timeout: float) -> Finding | None:
@@ -232,7 +258,10 @@ def _read(path: Path) -> str:
 
 # ---- oclgrind's words --------------------------------------------------------------------------
 
+# Metadata of the compiler's own language, and a text that a loaded binary no longer has.
+NOISE = re.compile(r",? !(?:dbg|tbaa)[^\n]*|\(source not available\)")
 AT_LINE = re.compile(r"At line (\d+)")
+LAUNCH = re.compile(r"^Instructions executed for kernel '(\w+)':$", re.MULTILINE)
 COUNTED = re.compile(r"^ +(\d+) - (.+?)(?: \((\d+) bytes\))?$", re.MULTILINE)
 
 
@@ -253,8 +282,8 @@ def gathered(log: str) -> tuple[Finding, ...]:
     """The findings of a log, one for each kind and line."""
     found: dict[tuple[str, int | None], Finding] = {}
     for report in reports(log):
-        said = " ".join(report.replace("(source not available)", "").split())
-        if not said:
+        said = " ".join(NOISE.sub("", report).split())
+        if not said or "suppressing further errors" in said:
             continue
         kind = next((kind for words, kind in KINDS if words in said), "other")
         at = AT_LINE.search(said)
@@ -264,11 +293,15 @@ def gathered(log: str) -> tuple[Finding, ...]:
     return tuple(found.values())
 
 
-def instructions(printed: str) -> dict[str, int]:
-    """Executed instructions of all launches that oclgrind printed."""
-    counts: Counter[str] = Counter()
-    for count, name, size in COUNTED.findall(printed):
-        counts[name] += int(count)
-        if size:
-            counts[f"{name} bytes"] += int(size)
-    return dict(counts)
+def launches(printed: str) -> tuple[Launch, ...]:
+    """What oclgrind printed of its counters, launch by launch."""
+    _, *parts = LAUNCH.split(printed)
+    out = []
+    for name, table in zip(parts[::2], parts[1::2], strict=True):
+        executed: dict[str, int] = {}
+        for count, instruction, size in COUNTED.findall(table):
+            executed[instruction] = int(count)
+            if size:
+                executed[f"{instruction} bytes"] = int(size)
+        out.append(Launch(name, executed))
+    return tuple(out)

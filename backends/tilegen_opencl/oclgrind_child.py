@@ -19,14 +19,14 @@ from tilegen.kernel import Kernel
 from tilegen.render import KernelSource
 from tilegen.testing import Outcome, Problem, check_problem
 
-from .device import OpenCLDevice
+from .device import CHECKER, OpenCLDevice
 from .runtime import opencl
 
 
 def device(arch: Arch) -> OpenCLDevice:
     """oclgrind's device as one of the plan's own arch."""
     cl: Any = opencl()
-    platform = next(p for p in cl.get_platforms() if p.name.strip() == "Oclgrind")
+    platform = next(p for p in cl.get_platforms() if p.name.strip() == CHECKER)
     handle = platform.get_devices()[0]
     return OpenCLDevice(handle, handle.name.strip(), "oclgrind", arch, platform.version.strip())
 
@@ -41,11 +41,9 @@ def only(source: KernelSource, entry: str) -> KernelSource:
 
 
 def solve(
-    source: KernelSource, problems: Sequence[Problem], entry: str | None
+    source: KernelSource, problems: Sequence[Problem], entries: Sequence[str | None]
 ) -> tuple[VerifyError | None, tuple[Outcome, ...]]:
     """The first mismatch, and the outcomes of the problems before it."""
-    if entry is not None:
-        source = only(source, entry)
     machine = device(source.plan.arch)
     limit = int(machine.handle.local_mem_size)
     for each in source.plan.entries:
@@ -54,20 +52,23 @@ def solve(
                 f"{each.name} needs {each.shared_bytes} bytes of local memory and oclgrind has {limit}"
             )
     binary = machine.compile(source)
-    kernel = Kernel(binary, machine, machine.load(binary))
+    loaded = machine.load(binary)
     outcomes: list[Outcome] = []
-    for problem in problems:
-        try:
-            outcomes.append(check_problem(kernel, problem))
-        except VerifyError as error:
-            return error, tuple(outcomes)
+    for entry in entries:
+        part = source if entry is None else only(source, entry)
+        kernel = Kernel(replace(binary, source=part), machine, loaded)
+        for problem in problems:
+            try:
+                outcomes.append(check_problem(kernel, problem))
+            except VerifyError as error:
+                return error, tuple(outcomes)
     return None, tuple(outcomes)
 
 
 def main(folder: Path) -> None:
-    source, problems, entry = pickle.loads((folder / "request").read_bytes())
+    source, problems, entries = pickle.loads((folder / "request").read_bytes())
     try:
-        answer: Any = solve(source, problems, entry)
+        answer: Any = solve(source, problems, entries)
     except TilegenError as error:
         answer = error
     (folder / "answer").write_bytes(pickle.dumps(answer))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilegen.backend import TypeCombination
 from tilegen.dtypes import DTYPES
-from tilegen.hardware import Arch
+from tilegen.hardware import Arch, Instruction
 from tilegen.spec import TileSpec
 from tilegen.tiling import compute_type
 
@@ -123,11 +123,11 @@ def converted(source: str, target: str, value: str, width: int) -> str:
     return f"convert_{vector_type(REGISTER_TYPES[target], width)}{rounding}({value})"
 
 
-def multiply_add(acc: str, arch: Arch) -> str:
+def multiply_add(instruction: Instruction, arch: Arch) -> str:
     """How x * y + sum is spelled: ``fma`` where it is an instruction, else ``mad`` or operators."""
-    if not DTYPES[acc].is_float:
-        return "x * y + sum"
-    return f"{'fma' if fused(acc, arch) else 'mad'}(x, y, sum)"
+    if not DTYPES[instruction.type_acc].is_float:
+        return instruction.mnemonic if instruction.k > 1 else "x * y + sum"
+    return f"{'fma' if fused(instruction.type_acc, arch) else 'mad'}(x, y, sum)"
 
 
 def fused(acc: str, arch: Arch) -> bool:
@@ -135,9 +135,27 @@ def fused(acc: str, arch: Arch) -> bool:
     return ("fast_fma64" if acc == "f64" else "fast_fma") in arch.features
 
 
-def needs(spec: TileSpec) -> frozenset[str]:
-    """Features that the types ask of a device; f16 is only stored, which every device can."""
-    return frozenset({"fp64"}) if "f64" in spec.types.model_dump().values() else frozenset()
+def dot_product(x: str, y: str) -> str:
+    """The built-in that multiplies four bytes of ``x`` with four of ``y``, as an int.
+
+    Its sum of four products takes 19 bits at most, so nothing saturates or wraps in it.
+    """
+    sign = {"s8": "s", "u8": "u"}
+    call = f"dot_4x8packed_{sign[x]}{sign[y]}"
+    return f"(int){call}_uint(x, y)" if x == y == "u8" else f"{call}_int(x, y)"
+
+
+def needs(spec: TileSpec, instruction: Instruction | None = None) -> frozenset[str]:
+    """Features that types and instruction ask of a device; f16 is only stored, which every one can."""
+    out = {"fp64"} if "f64" in spec.types.model_dump().values() else set()
+    if instruction is not None and instruction.k > 1:
+        out.add("integer_dot")
+    return frozenset(out)
+
+
+def build_options(instruction: Instruction) -> str:
+    """What the compiler must be told: the built-ins for bytes came with OpenCL C 3.0."""
+    return "-cl-std=CL3.0" if instruction.k > 1 else ""
 
 
 def _w(width: int) -> str:

@@ -243,10 +243,9 @@ class VectorFragment:
                     roles.cols,
                     "global",
                     "private",
-                    # A column is turned into the panel element by element.
-                    "element_load" if turned else "vector_load",
-                    1 if turned else vector,
-                    bk * warp_cols // (1 if turned else vector),
+                    "vector_load",
+                    vector,
+                    bk * warp_cols // vector,
                     CONTIGUOUS[roles.cols][getattr(spec.layout, roles.cols)],
                     transposes=turned,
                 ),

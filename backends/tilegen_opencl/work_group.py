@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from tilegen.backend import TypeCombination
 from tilegen.dtypes import DTYPES
-from tilegen.hardware import Arch
-from tilegen.layout import Layout, bank_conflicts
+from tilegen.hardware import Arch, Instruction
+from tilegen.layout import Layout
 from tilegen.plan import (
     Access,
     Budget,
@@ -27,7 +27,6 @@ from tilegen.rules import Candidate, Rule, Violation
 from tilegen.spec import PinValue, TileSpec
 from tilegen.tiling import (
     CONTIGUOUS,
-    ceil_div,
     interleaved,
     lane_grid,
     largest_divisor,
@@ -38,17 +37,20 @@ from tilegen.tiling import (
     tile_grid,
 )
 
-from .archs import SCALARS
+from .archs import DOTS, SCALARS
 from .naming import as_spelled, kernel_name
 from .roles import Roles
-from .types import COMBINATIONS, needs
+from .staging import LOGICAL_LANES, Staging, shared_tile
+from .types import COMBINATIONS, dot_product, needs
 
-# Neighbouring work-items that share a warp tile; no sub-group is assumed, on CPUs either.
-LOGICAL_LANES = 32
 SWIZZLES = ("none", "pad", "xor")
 DEFAULT_THREAD = (8, 8)
-# Pointers, sizes, strides, the loop and the tile's place, as 64-bit values count twice.
-ADDRESS_REGISTERS = 36
+INSTRUCTIONS = tuple(dict.fromkeys(i.name for i in (*DOTS, *SCALARS)))
+# Pointers, sizes, strides, the loop and the tile's place, as 64-bit values count twice; for each
+# load on its way its two addresses and bounds; for a second stage what its copies of the loop add.
+# Fitted to the private memory that NVIDIA's OpenCL (580.159, H200) reports for 24 tiles: all 6 that
+# spill are predicted to, and none of the others.
+ADDRESS_REGISTERS, LOAD_REGISTERS, STAGE_REGISTERS = 36, 5, 20
 
 
 def lanes_spread_on_cpus(c: Candidate) -> Iterator[Violation]:
@@ -66,27 +68,71 @@ def lanes_spread_on_cpus(c: Candidate) -> Iterator[Violation]:
         )
 
 
+def offered(spec: TileSpec) -> list[Instruction]:
+    """The instructions that multiply the spec's types, those first that do the most at once."""
+    t = spec.types
+    dots = [i for i in DOTS if (i.type_a, i.type_b, i.type_acc) == (t.a, t.b, t.acc)]
+    return [*dots, *(i for i in SCALARS if i.type_acc == t.acc)]
+
+
+def choose(spec: TileSpec, arch: Arch) -> tuple[Instruction, list[str]]:
+    """The pinned instruction, or the first offered that the arch has and that tiles BLOCK_K.
+
+    Types without an instruction are refused; the numbers still want one.
+    """
+    there = offered(spec) or list(SCALARS)
+    pin = spec.pins.get("opencl", {}).get("instruction")
+    pinned = [i for i in there if i.name == pin]
+    if pinned:
+        return pinned[0], []
+    notes: list[str] = []
+    for instruction in there:
+        if needs(spec, instruction) - needs(spec) <= arch.features:
+            if spec.block[2] % instruction.k == 0:
+                return instruction, notes
+            notes.append(
+                f"instruction {instruction.name} -> {there[-1].name}: BLOCK_K = {spec.block[2]} "
+                f"is not a multiple of {instruction.k}"
+            )
+    return there[-1], notes
+
+
+def pinned_instruction_is_there(c: Candidate) -> Iterator[Violation]:
+    """The arch has a pinned instruction, and it multiplies the spec's types."""
+    pin = c.spec.pins.get(c.backend, {}).get("instruction")
+    there = {i.name: i for i in offered(c.spec)}
+    if pin not in INSTRUCTIONS or not there:
+        return
+    field, t = f"pins.{c.backend}.instruction", c.spec.types
+    if pin not in there:
+        need = f"{t.a} x {t.b} -> {t.acc} is multiplied by {', '.join(there)}"
+        yield Violation("pinned_instruction", field, pin, need, [*there][-1])
+        return
+    for feature in sorted(needs(c.spec, there[str(pin)]) - needs(c.spec) - c.arch.features):
+        need = f"needs {feature}, which {c.arch.name} lacks"
+        yield Violation("pinned_instruction", field, pin, need, [*there][-1])
+
+
 @dataclass(frozen=True)
 class WorkGroup:
     """Local-memory tiles, 32 logical lanes a warp, TM x TN micro-tiles, up to two stages."""
 
     name: str = "work_group"
-    rules: tuple[Rule, ...] = (lanes_spread_on_cpus,)
+    rules: tuple[Rule, ...] = (lanes_spread_on_cpus, pinned_instruction_is_there)
 
     def types(self, arch: Arch) -> Sequence[TypeCombination]:
         return COMBINATIONS
 
     def pins(self, arch: Arch) -> Mapping[str, Sequence[PinValue]]:
-        return {"form": (self.name,), "swizzle": SWIZZLES}
+        return {"form": (self.name,), "instruction": INSTRUCTIONS, "swizzle": SWIZZLES}
 
     def derive(self, spec: TileSpec, arch: Arch) -> Candidate:
         roles = Roles.of(spec)
-        # Types without an instruction are refused; the numbers still want one.
-        offered = [i for i in SCALARS if i.type_acc == spec.types.acc] or list(SCALARS)
-        instruction = as_spelled(offered[0], arch)
+        chosen, notes = choose(spec, arch)
+        instruction = as_spelled(_oriented(chosen, roles), arch)
         threads = max(1, spec.warps[0]) * max(1, spec.warps[1]) * LOGICAL_LANES
         access = arch.max_access_bytes if arch.kind == "gpu" else 16
-        # Of the tiles in local memory, whose elements have the accumulation type.
+        # Of the tiles in local memory, whose places are as wide as the accumulation type.
         widest = max(1, min(16, access) // DTYPES[spec.types.acc].bytes)
         lanes = lane_grid(LOGICAL_LANES, spec.warp, widest)
         base = Candidate(spec, "opencl", arch, self, instruction, threads, LOGICAL_LANES, lanes)
@@ -97,7 +143,6 @@ class WorkGroup:
         thread = largest_divisor(tile[0], bound[0]), largest_divisor(tile[1], bound[1])
         vectors = tuple(power_of_two_divisor(extent, widest) for extent in thread)
         passes = tile[0] // thread[0], tile[1] // thread[1]
-        notes = []
         if spec.thread is not None and spec.thread != thread:
             notes.append(
                 f"thread {list(spec.thread)} -> {list(thread)}: a lane's share of the warp tile is "
@@ -111,8 +156,19 @@ class WorkGroup:
                 f"stages {spec.stages} -> 2: tiles pass through registers, so one can be in flight"
             )
 
+        staging = {o: Staging.of(o, spec, arch, instruction) for o in ("a", "b")}
+        swizzle = spec.pins.get("opencl", {}).get("swizzle")
+
         def tiles(count: int) -> tuple[SharedTile, ...]:
-            return tuple(self._shared(o, spec, arch, lanes, vectors, count) for o in ("a", "b"))
+            """Padded where that fits: it costs fewer instructions than a swizzle."""
+            padded, swizzled = (
+                tuple(
+                    shared_tile(o, staging[o], arch, lanes, fragment, count, swizzle, compact)
+                    for o, fragment in zip(("a", "b"), vectors, strict=True)
+                )
+                for compact in (False, True)
+            )
+            return padded if sum(t.bytes for t in padded) <= arch.shared_bytes else swizzled
 
         shared = tiles(stages)
         if stages == 2 and sum(t.bytes for t in shared) > arch.shared_bytes:
@@ -120,25 +176,28 @@ class WorkGroup:
             notes.append(
                 f"stages 2 -> 1: two stages of A and B do not fit in {arch.shared_bytes} bytes"
             )
-        # Registers hold 4 bytes; elements on their way to local memory are kept as they are stored.
+        # Registers hold 4 bytes: of one value, or of a word of k's.
         words = DTYPES[spec.types.acc].bytes // 4
-        fetches = [
-            ceil_div(
-                ceil_div(t.rows * t.cols // self._stage_vector(t.operand, spec, arch), threads)
-                * self._stage_vector(t.operand, spec, arch)
-                * DTYPES[getattr(spec.types, t.operand)].bytes,
-                4,
+
+        def registers(count: int) -> RegisterUse:
+            return RegisterUse(
+                arch.registers.name,
+                accumulators=tile[0] * tile[1] * words,
+                operands=(tile[0] + tile[1]) * words,
+                staging=sum(way.registers(threads) for way in staging.values()),
+                addressing=ADDRESS_REGISTERS
+                + LOAD_REGISTERS * sum(w.fetches(threads) * w.loads for w in staging.values())
+                + STAGE_REGISTERS * (count - 1),
+                limit=arch.registers.per_lane,
             )
-            for t in shared
-        ]
-        use = RegisterUse(
-            arch.registers.name,
-            accumulators=tile[0] * tile[1] * words,
-            operands=(tile[0] + tile[1]) * words,
-            staging=sum(fetches),
-            addressing=ADDRESS_REGISTERS,
-            limit=arch.registers.per_lane,
-        )
+
+        if stages == 2 and registers(2).spills and not registers(1).spills:
+            shared, stages = tiles(1), 1
+            notes.append(
+                f"stages 2 -> 1: {registers(2).predicted} registers a lane are predicted for two, "
+                f"and there are {arch.registers.per_lane}"
+            )
+        use = registers(stages)
         for operand, step in zip(("a", "b"), shared, strict=True):
             if step.store_conflicts or step.load_conflicts:
                 notes.append(
@@ -158,74 +217,9 @@ class WorkGroup:
                 "ROW_VECTOR": vectors[rows],
                 "COL_VECTOR": vectors[cols],
                 "vectors": vectors,
+                "staging": staging,
             },
             notes=tuple(notes),
-        )
-
-    def _stage_vector(self, operand: str, spec: TileSpec, arch: Arch) -> int:
-        """Elements of one staging access: whole vectors along the contiguous axis."""
-        access = arch.max_access_bytes if arch.kind == "gpu" else 16
-        widest = max(1, min(16, access) // DTYPES[getattr(spec.types, operand)].bytes)
-        axis = CONTIGUOUS[operand][getattr(spec.layout, operand)]
-        return power_of_two_divisor(spec.block["mnk".index(axis)], widest)
-
-    def _shared(
-        self,
-        operand: str,
-        spec: TileSpec,
-        arch: Arch,
-        lanes: tuple[int, int],
-        vectors: tuple[int, ...],
-        stages: int,
-    ) -> SharedTile:
-        """The operand's tile as [k][extent], with the fewest conflicts of what is allowed."""
-        axis = 0 if operand == "a" else 1
-        extent, depth = spec.block[axis], spec.block[2]
-        fragment, stage = vectors[axis], self._stage_vector(operand, spec, arch)
-        turned = CONTIGUOUS[operand][getattr(spec.layout, operand)] == "k"
-        size = DTYPES[spec.types.acc].bytes
-        plain = SharedTile(
-            operand, depth, extent, extent, stages, size, vector=fragment, contiguous="mn"[axis]
-        )
-        mask = min(8, power_of_two_divisor(extent // fragment, 8), max(1, depth // stage)) - 1
-        mask = (1 << (mask + 1).bit_length() - 1) - 1
-        options = [plain]
-        if turned:
-            options.append(replace(plain, swizzle="pad", row_stride=extent + fragment))
-            if mask:
-                options.append(replace(plain, swizzle="xor", swizzle_rows=stage, swizzle_mask=mask))
-        pinned = spec.pins.get("opencl", {}).get("swizzle")
-        allowed = [o for o in options if o.swizzle == pinned] or options
-        judged = [self._judge(o, turned, stage, axis, lanes, arch) for o in allowed]
-        return min(judged, key=lambda t: (t.store_conflicts + t.load_conflicts * t.rows, t.bytes))
-
-    def _judge(
-        self,
-        tile: SharedTile,
-        turned: bool,
-        stage: int,
-        axis: int,
-        lanes: tuple[int, int],
-        arch: Arch,
-    ) -> SharedTile:
-        """The tile with the conflicts of its first warp's store and load."""
-        size, per_row = tile.element_bytes, max(1, (tile.rows if turned else tile.cols) // stage)
-        stores = []
-        for lane in range(LOGICAL_LANES):
-            slow, fast = lane // per_row, lane % per_row * stage
-            row, col = (fast, slow % tile.cols) if turned else (slow % tile.rows, fast)
-            stores.append(tile.offset(row, col) * size)
-        loads = []
-        for lane in range(LOGICAL_LANES):
-            place = lane % lanes[0] if axis == 0 else lane // lanes[0]
-            loads.append(tile.offset(0, place * tile.vector) * size)
-        # A wider store is issued in parts of 16 bytes.
-        store_bytes = size if turned else min(16, size * stage)
-        banks = {"banks": arch.banks, "bank_bytes": arch.bank_bytes}
-        return replace(
-            tile,
-            store_conflicts=bank_conflicts(stores, store_bytes, **banks) * (stage if turned else 1),
-            load_conflicts=bank_conflicts(loads, size * tile.vector, **banks),
         )
 
     def plan(self, candidate: Candidate) -> KernelPlan:
@@ -242,11 +236,12 @@ class WorkGroup:
         lane_n, value_n = interleaved(wn, ln, vn)
         sizes = {o: DTYPES[getattr(spec.types, o)].bytes for o in ("a", "b", "c", "d")}
         shared_bytes = candidate.shared_bytes
-        stage = {o: self._stage_vector(o, spec, arch) for o in ("a", "b")}
+        staging: dict[str, Staging] = candidate.numbers["staging"]
+        mma_k, words = candidate.instruction.k, DTYPES[spec.types.acc].bytes // 4
         d_vector = vn if not roles.swapped else vm
         c_vector = d_vector if spec.layout.c == spec.layout.d else 1
         wide = (
-            *(Access(o, stage[o], stage[o] * sizes[o], stage[o]) for o in ("a", "b")),
+            *(Access(o, s.vector, s.vector * sizes[o], s.vector) for o, s in staging.items()),
             Access("c", c_vector, c_vector * sizes["c"], c_vector),
             Access("d", d_vector, d_vector * sizes["d"], d_vector),
         )
@@ -265,10 +260,6 @@ class WorkGroup:
             for variant, accesses in (("wide", wide), ("narrow", narrow))
         )
         blocks, share, bound = occupancy(arch, candidate.threads, shared_bytes, use)
-        per_thread = {
-            t.operand: ceil_div(t.rows * t.cols // stage[t.operand], candidate.threads)
-            for t in candidate.shared
-        }
         # The text keeps sums[row][col], the column fastest.
         places = (value_n.scaled(bm), value_m)
         register = Layout.concat(*(reversed(places) if roles.swapped else places))
@@ -279,7 +270,7 @@ class WorkGroup:
             arch=arch,
             form=self.name,
             template="work_group.cl.j2",
-            name=kernel_name(spec, arch, f"t{tm}x{tn}_s{candidate.stages}"),
+            name=kernel_name(spec, arch, _tail(candidate)),
             instruction=candidate.instruction,
             block=spec.block,
             warp=spec.warp,
@@ -289,8 +280,8 @@ class WorkGroup:
             threads=candidate.threads,
             split_k=1,
             fragments=Fragments(
-                a=Fragment(wm, bk, 1, rows, (1, 1)),
-                b=Fragment(wn, bk, 1, cols, (1, 1)),
+                a=Fragment(wm, bk // mma_k, mma_k, rows * words, (1, mma_k)),
+                b=Fragment(wn, bk // mma_k, mma_k, cols * words, (1, mma_k)),
                 c=Fragment(wm, wn, 1, use.accumulators, (1, 1)),
             ),
             ownership={
@@ -299,7 +290,7 @@ class WorkGroup:
                     bk,
                     Layout((warps_m, warps_n), (wm, 0)),
                     Layout((lm, ln), (vm, 0)),
-                    Layout.concat(value_m, Layout((bk,), (bm,))),
+                    _through_k(value_m, bm, bk, mma_k),
                     copies=warps_n * ln,
                 ),
                 "b": Ownership(
@@ -307,7 +298,7 @@ class WorkGroup:
                     bk,
                     Layout((warps_m, warps_n), (0, wn)),
                     Layout((lm, ln), (0, vn)),
-                    Layout.concat(value_n, Layout((bk,), (bn,))),
+                    _through_k(value_n, bn, bk, mma_k),
                     copies=warps_m * lm,
                 ),
                 "c": Ownership(bm, bn, both, Layout.concat(lane_m, lane_n.scaled(bm)), register),
@@ -315,16 +306,16 @@ class WorkGroup:
             shared=candidate.shared,
             copies=tuple(
                 Copy(
-                    t.operand,
+                    o,
                     "global",
                     "shared",
                     "vector_load",
-                    stage[t.operand],
-                    per_thread[t.operand],
-                    CONTIGUOUS[t.operand][getattr(spec.layout, t.operand)],
-                    transposes=CONTIGUOUS[t.operand][getattr(spec.layout, t.operand)] == "k",
+                    way.vector,
+                    way.fetches(candidate.threads) * way.loads,
+                    CONTIGUOUS[o][getattr(spec.layout, o)],
+                    transposes=way.turned,
                 )
-                for t in candidate.shared
+                for o, way in staging.items()
             ),
             pipeline=Pipeline(candidate.stages, "barrier", (Role("all", warps_m * warps_n),)),
             epilogue=planned_steps(spec),
@@ -337,7 +328,7 @@ class WorkGroup:
                 occupancy=share,
                 bound_by=bound,
                 # The text reads all of a lane's rows and columns of one k together, passes included.
-                flop_per_shared_load=2 * rows * cols / (rows + cols),
+                flop_per_shared_load=2 * mma_k * rows * cols / (rows + cols),
                 flop_per_global_byte=2 * bm * bn / (bm * sizes["a"] + bn * sizes["b"]),
             ),
             numbers={
@@ -349,3 +340,27 @@ class WorkGroup:
             },
             notes=candidate.notes,
         )
+
+
+def _oriented(instruction: Instruction, roles: Roles) -> Instruction:
+    """The instruction as the text calls it: its first operand is the one along the rows."""
+    if instruction.k == 1 or not roles.swapped:
+        return instruction
+    return replace(
+        instruction, mnemonic=f"{dot_product(instruction.type_b, instruction.type_a)} + sum"
+    )
+
+
+def _tail(candidate: Candidate) -> str:
+    """What the kernel's name says of the micro-tile; a device's features choose the instruction."""
+    assert candidate.instruction is not None
+    (tm, tn), packed = candidate.thread, candidate.instruction.k
+    return f"t{tm}x{tn}_s{candidate.stages}" + (f"_dot{packed}" if packed > 1 else "")
+
+
+def _through_k(places: Layout, extent: int, depth: int, packed: int) -> Layout:
+    """A lane's rows or columns through BLOCK_K; the k's of a word come before its neighbours."""
+    if packed == 1:
+        return Layout.concat(places, Layout((depth,), (extent,)))
+    word = Layout((packed,), (extent,))
+    return Layout.concat(word, places, Layout((depth // packed,), (packed * extent,)))

@@ -127,6 +127,18 @@ def test_shared_virtual_memory_overlaps_by_address(kernel: tg.Kernel) -> None:
     assert np.array_equal(kernel(a, b, out=out).get(), ints(N, N, seed=3) @ ints(N, N, seed=4))
 
 
+def test_pooled_buffers_are_buffers(kernel: tg.Kernel) -> None:
+    import pyopencl.array as cla
+    from pyopencl.tools import ImmediateAllocator, MemoryPool
+
+    queue = kernel.device.queue
+    pool = MemoryPool(ImmediateAllocator(queue))
+    a, b = (cla.to_device(queue, ints(N, N, seed=s), allocator=pool) for s in (5, 6))
+    assert np.array_equal(kernel(a, b).get(), ints(N, N, seed=5) @ ints(N, N, seed=6))
+    with pytest.raises(tg.LaunchError, match="overlaps b"):
+        kernel(a, b, out=view(kernel, b.base_data))
+
+
 def test_vectors_of_the_epilogue_overlap_too() -> None:
     spec = SPEC.replace(epilogue=({"op": "bias", "along": "n"}, {"op": "residual"}))
     kernel = tg.build(spec, "opencl", "cpu")
@@ -192,7 +204,7 @@ def test_memory_that_the_device_does_not_have_is_said(copying: tg.Kernel) -> Non
 
     # Nothing of it is ever read: the driver is asked for the room first.
     a = as_strided(np.zeros(1, np.float32), (2, 2**58), (2**60, 4))
-    with pytest.raises(tg.LaunchError, match="a: the device has no memory for its"):
+    with pytest.raises(tg.LaunchError, match=r"a: it spans .* allocates"):
         copying(a, np.broadcast_to(np.float32(0), (2**58, 1)))
 
 
@@ -403,3 +415,26 @@ def test_more_shapes_than_a_kernel_remembers(kernel: tg.Kernel) -> None:
     for m in [*range(1, 300), 1, 2]:
         a, b = ints(m, 3), ints(3, 2)
         assert np.array_equal(kernel(a, b), a @ b)
+
+
+def test_the_entry_follows_each_calls_addresses_and_beta() -> None:
+    kernel = tg.build(SPEC.replace(pins={"opencl": {"form": "work_group"}}), "opencl", "cpu")
+    boundary = kernel._boundary
+    assert boundary > 4
+    # One shape and one set of strides, on a boundary and one element past it.
+    room = np.zeros(32 * 32 + 128, np.float32)
+    first = -room.ctypes.data % boundary // 4
+    on, off = (room[s : s + 32 * 32].reshape(32, 32) for s in (first, first + 1))
+    b, d = kernel(on, on), kernel(on, on)
+    entries = [
+        kernel.prepare(a, b, c, beta=beta, out=d).entry
+        for a, c, beta in [(on, on, 1), (off, on, 1), (on, off, 1), (on, off, 0), (on, on, 1)]
+    ]
+    assert entries == ["gemm_wide", "gemm_narrow", "gemm_narrow", "gemm_wide", "gemm_wide"]
+
+
+@pytest.mark.parametrize("major", ["row", "col"])
+def test_a_new_output_lies_where_every_entry_may_write(major: str) -> None:
+    made = tg.build(SPEC.replace(layout={"a": "row", "b": "row", "c": major}), "opencl", "cpu")
+    kept = [made(ints(m, 3), ints(3, 5)) for m in range(1, 30)]
+    assert all(d.ctypes.data % 64 == 0 for d in kept)

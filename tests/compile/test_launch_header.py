@@ -174,6 +174,17 @@ def test_a_condition_without_words_is_refused():
         launch_header(replace(source, plan=replace(source.plan, entries=(limited,))))
 
 
+def test_the_header_says_what_the_compiler_must_be_told():
+    gpu = registry.get("opencl").archs["gpu"]
+    dot = replace(gpu, features=gpu.features | {"integer_dot"})
+    types = {"a": "s8", "b": "s8", "acc": "s32", "c": "s32", "d": "s32"}
+    spec = tg.TileSpec(block=(64, 64, 16), warp=(32, 32), types=types)
+    for arch, options in ((gpu, ""), (dot, "-cl-std=CL3.0")):
+        source = tg.emit(tg.lower(spec, "opencl", arch))
+        assert f'#define GEMM_BUILD_OPTIONS "{options}"\n' in launch_header(source)
+        assert ("// build     -cl-std=CL3.0" in source.text) == bool(options)
+
+
 def test_header_includes_two_standard_headers_and_no_more():
     text = launch_header(emitted("gemm_f32", "cpu"))
     includes = [line for line in text.splitlines() if line.startswith("#include")]

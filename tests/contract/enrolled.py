@@ -1,9 +1,14 @@
-"""Who takes the contract tests: every backend, on every arch with a device here, in every form."""
+"""Who takes the contract tests: every backend, on every arch with a device here, in every form.
+
+``TILEGEN_TEST_DEVICE`` (a selector, or part of a device's or platform's name, as ``--device`` takes)
+runs them on that device alone: ``TILEGEN_TEST_DEVICE=Portable pytest tests/contract``.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -11,10 +16,12 @@ import pytest
 
 import tilegen as tg
 from tilegen import registry
-from tilegen.backend import Device, Form, TypeCombination
+from tilegen.backend import Backend, Device, Form, TypeCombination
+from tilegen.build import find_device
 from tilegen.dtypes import DTYPES
 from tilegen.errors import BackendError, PlanError
 
+NAMED = os.environ.get("TILEGEN_TEST_DEVICE", "")
 # The eight layouts of A, B, C and D in which every choice of any three of them stands: d = a ^ b ^ c.
 EIGHT = [f"{i:03b}" + str(f"{i:03b}".count("1") % 2) for i in range(8)]
 SPECS: dict[str, dict[str, Any]] = {
@@ -63,11 +70,24 @@ class Target:
     form: Form
     types: TypeCombination
     output: tuple[str, str]
+    instruction: str = ""
 
     def __str__(self) -> str:
         t, (c, d) = self.types, self.output
         types = t.a if {t.a, t.b, t.acc, c, d} == {t.a} else f"{t.a}-{t.b}-{t.acc}-{c}-{d}"
-        return f"{self.backend}-{self.device.arch.name}-{self.form.name}-{types}"
+        how = f"-{self.instruction}" if self.instruction else ""
+        return f"{self.backend}-{self.device.arch.name}-{self.form.name}-{types}{how}"
+
+    @property
+    def pins(self) -> dict[str, dict[str, Any]]:
+        """The form, and the instruction where the form has more than one for these types."""
+        chosen = {"instruction": self.instruction} if self.instruction else {}
+        return {self.backend: {"form": self.form.name, **chosen}}
+
+    @property
+    def type_names(self) -> dict[str, str]:
+        c, d = self.output
+        return {"a": self.types.a, "b": self.types.b, "acc": self.types.acc, "c": c, "d": d}
 
     @property
     def in_full(self) -> bool:
@@ -83,12 +103,11 @@ class Target:
 
         Where its tiles are refused, the next larger ones that are not.
         """
-        c, d = self.output
         data = {
             **SPECS[name],
             "epilogue": [s for s in SPECS[name].get("epilogue", []) if self.has(s["op"])],
-            "types": {"a": self.types.a, "b": self.types.b, "acc": self.types.acc, "c": c, "d": d},
-            "pins": {self.backend: {"form": self.form.name}},
+            "types": self.type_names,
+            "pins": self.pins,
         }
         refusal = None
         for m, n, k in (
@@ -107,34 +126,73 @@ class Target:
         raise AssertionError(f"no tiles like those of {name!r} are legal on {self}: {refusal}")
 
 
+def _devices(backend: Backend) -> list[Device]:
+    """The device that was named; else the first of each arch."""
+    if NAMED:
+        try:
+            return [find_device(backend, None, NAMED)]
+        except BackendError:
+            return []
+    by_arch: dict[str, Device] = {}
+    for device in backend.devices():
+        by_arch.setdefault(device.arch.name, device)
+    return list(by_arch.values())
+
+
 def _found() -> Iterator[Any]:
     """A parameter for each target; for a backend without any, one that is skipped and says why."""
+    # A device asked for by name must be there: nothing would be tested, and nobody would see it.
+    if NAMED and not any(_devices(registry.get(name)) for name in registry.names()):
+        raise BackendError(f"TILEGEN_TEST_DEVICE={NAMED}: no backend has such a device here")
     for name in registry.names():
         try:
             backend = registry.get(name)
         except BackendError as error:
             yield pytest.param(None, id=name, marks=pytest.mark.skip(reason=str(error)))
             continue
-        by_arch: dict[str, Device] = {}
-        for device in backend.devices():
-            by_arch.setdefault(device.arch.name, device)
-        if not by_arch:
+        found = _devices(backend)
+        if not found and not NAMED:
             ways = "; ".join(f"{m.what}: {m.command}" for m in backend.missing())
             reason = f"no {name} device is here: {ways or 'nothing can be installed for one'}"
             yield pytest.param(None, id=name, marks=pytest.mark.skip(reason=reason))
-        for device in by_arch.values():
+        for device in found:
             for form in backend.forms(device.arch):
                 for types in form.types(device.arch):
-                    for output in representative(types):
-                        target = Target(name, device, form, types, output)
+                    for target in _targets(Target(name, device, form, types, types.outputs[0])):
                         yield pytest.param(target, id=str(target))
 
 
+def _targets(first: Target) -> Iterator[Target]:
+    """One for each kind of D, in the instruction that is chosen; then each other one once."""
+    others = instructions(first)
+    for output in representative(first.types):
+        yield replace(first, output=output, instruction=others[0] if others else "")
+    for instruction in others[1:]:
+        yield replace(first, instruction=instruction)
+
+
+def instructions(target: Target) -> list[str]:
+    """The instructions that a target can be pinned to, the chosen one first; none if there is one."""
+    names = target.form.pins(target.device.arch).get("instruction", ())
+    if not names:
+        return []
+    spec, legal = target.spec("plain"), []
+    for name in map(str, names):
+        pinned = spec.replace(pins=replace(target, instruction=name).pins)
+        try:
+            tg.lower(pinned, target.backend, target.device.arch)
+        except PlanError:
+            continue
+        legal.append(name)
+    chosen = tg.lower(spec, target.backend, target.device.arch).instruction.name
+    return sorted(legal, key=lambda name: name != chosen) if len(legal) > 1 else []
+
+
 def representative(types: TypeCombination) -> list[tuple[str, str]]:
-    """Of each kind of D the first: wider than the operands, like them, and narrower than the sums."""
+    """Of each kind of D, whole or not and of each width, the first."""
     if types.a != types.b:
         return list(types.outputs[:1])
-    first = {DTYPES[d].bits: (c, d) for c, d in reversed(types.outputs)}
+    first = {(DTYPES[d].bits, DTYPES[d].is_float): (c, d) for c, d in reversed(types.outputs)}
     return list(first.values())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from typing import Any
@@ -17,9 +18,11 @@ from tilegen.errors import PlanError
 from tilegen.rules import Violation
 from tilegen.testing import Problem, check_problem, make_arrays, problems, specs
 
+# A runtime that compiles slowly gets fewer (.ci/run).
+DRAWS = int(os.environ.get("TILEGEN_TEST_DRAWS", "15"))
 # The same draws every time, and no shrinking: every further spec is a further compilation.
 FIXED = settings(
-    max_examples=15,
+    max_examples=DRAWS,
     derandomize=True,
     database=None,
     deadline=None,
@@ -29,11 +32,7 @@ FIXED = settings(
 
 
 def in_form(spec: tg.TileSpec, target: Target) -> tg.TileSpec:
-    t, (c, d) = target.types, target.output
-    return spec.replace(
-        pins={target.backend: {"form": target.form.name}},
-        types={"a": t.a, "b": t.b, "acc": t.acc, "c": c, "d": d},
-    )
+    return spec.replace(pins=target.pins, types=target.type_names)
 
 
 def check_refusal(error: PlanError, spec: tg.TileSpec, target: Target) -> None:
@@ -63,7 +62,7 @@ def check_refusal(error: PlanError, spec: tg.TileSpec, target: Target) -> None:
 def test_a_spec_is_refused_in_words_or_its_kernel_is_right(target: Target) -> None:
     built: list[str] = []
 
-    @settings(FIXED, max_examples=15 if target.in_full else 4)
+    @settings(FIXED, max_examples=DRAWS if target.in_full else min(4, DRAWS))
     @given(st.data())
     def check(data: st.DataObject) -> None:
         spec = in_form(data.draw(specs(target.backend, target.device.arch)), target)
@@ -77,7 +76,7 @@ def test_a_spec_is_refused_in_words_or_its_kernel_is_right(target: Target) -> No
             check_problem(one, problem)
 
     check()
-    assert len(set(built)) >= (3 if target.in_full else 1), (
+    assert len(set(built)) >= (DRAWS // 5 if target.in_full else 1), (
         "almost every spec was refused: the strategy does not fit the form"
     )
 

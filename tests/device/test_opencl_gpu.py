@@ -9,6 +9,7 @@ import pytest
 
 import tilegen as tg
 from tilegen import registry
+from tilegen.backend import TypeCombination
 from tilegen.testing import Problem, View, check_problem, make_arrays
 
 GPUS = [d for d in registry.get("opencl").devices() if d.arch.name == "gpu"]
@@ -31,6 +32,30 @@ def test_every_majorness(tile: dict[str, object], major: tuple[str, ...]) -> Non
     kernel = tg.build(tg.TileSpec(**tile, layout=layout), "opencl", device=GPUS[0])
     report = tg.verify(kernel, examples=25, seed=7)
     assert set(report.entries) == {"gemm_wide", "gemm_narrow"}
+
+
+COMBINATIONS = [
+    (t, output)
+    for form in (registry.get("opencl").forms(GPUS[0].arch) if GPUS else ())
+    for t in form.types(GPUS[0].arch)
+    for output in t.outputs
+]
+
+
+@pytest.mark.parametrize(
+    ("types", "output"), COMBINATIONS, ids=lambda x: x.a + x.b if hasattr(x, "a") else "".join(x)
+)
+def test_every_type(types: TypeCombination, output: tuple[str, str]) -> None:
+    c, d = output
+    kinds = {"a": types.a, "b": types.b, "acc": types.acc, "c": c, "d": d}
+    for tile, major in (
+        (TILES[1], ("row", "col", "row", "row")),
+        (TILES[2], ("col", "row", "row", "col")),
+    ):
+        layout = dict(zip("abcd", major, strict=True))
+        spec = tg.TileSpec(**tile, types=kinds, layout=layout)
+        kernel = tg.build(spec, "opencl", device=GPUS[0])
+        assert tg.verify(kernel, examples=20, seed=5).examples == 20
 
 
 def test_batch_and_every_epilogue_step() -> None:
@@ -81,3 +106,40 @@ def test_unaligned_views(offset: int) -> None:
     kernel = tg.build(tg.TileSpec(**TILES[0]), "opencl", device=GPUS[0])
     views = {x: View(pad=offset, offset=offset) for x in "abcd"}
     check_problem(kernel, Problem(131, 133, 67, beta=1.0, views=views))
+
+
+def ints(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float32)
+
+
+def test_a_prepared_call_copies_what_changed_and_only_its_elements() -> None:
+    kernel = tg.build(tg.TileSpec(**TILES[0]), "opencl", device=GPUS[0])
+    a, b, room = ints(0, 70, 90), ints(1, 90, 50), np.full((70, 120), 7, np.float32)
+    prepared = kernel.prepare(a, b, out=room[:, 3:53])
+    for _ in range(3):
+        b += 1
+        assert np.array_equal(prepared(), a @ b)
+        assert np.array_equal(kernel(a, b), a @ b)
+    assert (room[:, :3] == 7).all()
+    assert (room[:, 53:] == 7).all()
+    c = ints(2, 70, 50)
+    twice = kernel.prepare(a, b, c, beta=1, out=c)
+    twice()
+    twice()
+    assert np.array_equal(c, ints(2, 70, 50) + 2 * (a @ b))
+
+
+def test_a_prepared_call_on_device_arrays() -> None:
+    import pyopencl.array as cla
+
+    kernel = tg.build(tg.TileSpec(**TILES[0]), "opencl", device=GPUS[0])
+    queue = GPUS[0].queue
+    a, b = ints(0, 70, 90), ints(1, 90, 50)
+    device_a, device_b = cla.to_device(queue, a), cla.to_device(queue, b)
+    prepared = kernel.prepare(device_a, device_b)
+    for turn in range(3):
+        device_b.set(b + turn)
+        assert np.array_equal(prepared().get(), a @ (b + turn))
+    shifted = cla.Array(queue, (70, 50), np.float32, data=device_a.base_data, offset=4)
+    with pytest.raises(tg.LaunchError, match="out: it overlaps a"):
+        kernel(device_a, device_b, out=shifted)

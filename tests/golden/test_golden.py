@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 import tilegen as tg
+from tilegen_opencl.archs import CPU, GPU
+
+# Devices whose sub-groups have a size that is asked for, and one that is as it is.
+CPU_16 = replace(
+    CPU,
+    features=CPU.features | {"sub_groups", "required_sub_group_size"},
+    warp_sizes=(16, 8, 4, 32, 64),
+)
+GPU_64 = replace(GPU, features=GPU.features | {"sub_groups"}, warp_sizes=(64,))
 
 STEPS = [
     {"op": "bias"},
@@ -35,6 +45,37 @@ CASES = {
             "stages": 1,
             "layout": {"a": "col", "b": "row", "c": "col", "d": "col"},
             "epilogue": [*STEPS[:1], {"op": "silu"}],
+        },
+    ),
+    # A device that has the built-ins; A comes in words along K, B in squares of K and N.
+    "work_group_nnnc_dot4.cl": (
+        replace(GPU, features=GPU.features | {"integer_dot"}),
+        {
+            "block": (64, 64, 32),
+            "warp": (32, 32),
+            "types": {"a": "s8", "b": "u8", "acc": "s32", "c": "s8", "d": "s8"},
+            "layout": {"d": "col"},
+            "epilogue": [{"op": "bias"}, {"op": "relu"}],
+        },
+    ),
+    "sub_group_nnnn.cl": (
+        GPU_64,
+        {
+            "block": (32, 256, 16),
+            "warp": (16, 256),
+            "types": {"a": "f16", "b": "f16", "acc": "f32", "c": "f16"},
+            "pins": {"opencl": {"form": "sub_group"}},
+        },
+    ),
+    "sub_group_tncc_batched.cl": (
+        CPU_16,
+        {
+            "block": (64, 24, 8),
+            "warp": (32, 12),
+            "batch": "strided",
+            "layout": {"a": "col", "b": "row", "c": "col", "d": "col"},
+            "epilogue": STEPS,
+            "pins": {"opencl": {"form": "sub_group"}},
         },
     ),
 }

@@ -17,10 +17,10 @@ CORE = ROOT / "tilegen"
 # The order of the flow: a module may import what stands before it. What a name stands for is in
 # section 2 of the design; `TYPE_CHECKING` imports are names only and may point either way.
 ORDER = [
-    "errors", "dtypes", "layout", "hardware", "spec", "dataflow", "entries", "plan", "rules",
-    "backend", "host_arrays", "registry", "tiling", "bounds", "lower", "render", "arguments",
-    "kernel", "build", "emulator", "testing", "verify", "mutation", "report", "draw", "choose", "__init__",
-    "cli", "__main__",
+    "interrupt", "errors", "files", "dtypes", "layout", "hardware", "spec_faults", "spec",
+    "dataflow", "entries", "plan", "rules", "backend", "host_arrays", "registry", "tiling",
+    "bounds", "lower", "render", "arguments", "kernel", "build", "emulator", "testing", "verify",
+    "mutation", "report", "draw", "choose", "bench", "__init__", "cli", "__main__",
 ]  # fmt: skip
 
 

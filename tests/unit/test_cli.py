@@ -259,6 +259,11 @@ def test_every_command_prints_json(run, words):
         ('block = [64, 64, 16]\nwarp = [32, 32]\n[pins.opencl]\nform = "x; y"', "pins.opencl.form"),
         ("block = [64, 64, 16]\nwarp = [32, 32]\n[pins.opencl]\nform = 'fast'", "form"),
         ("x = " + "[" * 5000, "nested too deeply"),
+        (
+            "block = [64, 64, 16]\nwarp = [32, 32]\n" + "[[epilogue]]\nop = 'relu'\n" * 3000,
+            "32 is all",
+        ),
+        ("block = [64, 64, 16]\nwarp = [32, 32]\nblock = [32, 32, 16]", "not valid TOML"),
         ("block = [" + "1" * 5000 + ", 64, 16]", ""),
     ],
 )
@@ -271,8 +276,10 @@ def test_bad_specs(refused, tmp_path, text, says):
 
 
 def test_bad_json_and_bytes(refused, tmp_path):
+    twice = b'{"block": [64, 64, 16], "block": [32, 32, 16], "warp": [32, 32]}'
     for name, data in (
         ("s.json", b"{"),
+        ("w.json", twice),
         ("t.json", b"[1]"),
         ("u.toml", b"\xff\xfe"),
         ("v.json", b""),
@@ -308,6 +315,12 @@ def test_bad_json_and_bytes(refused, tmp_path):
         (("init", "-o", "/nowhere/at/all.toml"), "/nowhere/at/all.toml"),
         (("init", "-o", str(EXAMPLES)), "folder"),
         (("cache", "wash"), "wash"),
+        (("init", "-o", ""), "path is empty"),
+        (("build", SPEC, *GPU, "-o", ""), "path is empty"),
+        (("plan", "", *GPU), "path is empty"),
+        (("diff", SPEC, "", *GPU), "path is empty"),
+        (("verify", SPEC, "--backend", "all,opencl"), "stands alone"),
+        (("verify", SPEC, "--backend", "opencl,all"), "stands alone"),
     ],
     ids=lambda value: " ".join(value)[-40:] if isinstance(value, tuple) else None,
 )
@@ -501,3 +514,108 @@ def test_piped_output_is_plain(tmp_path):
         assert done.returncode == 0
         assert "\x1b" not in done.stdout + done.stderr
         assert done.stderr == ""
+
+
+needs_posix = pytest.mark.skipif(os.name != "posix", reason="streams of a POSIX shell")
+
+
+def shell(line: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a line in which TILEGEN stands for the command."""
+    command = line.replace("TILEGEN", f"{sys.executable} -m tilegen")
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, **options)
+
+
+@needs_posix
+@pytest.mark.parametrize(
+    ("closed", "status"), [(">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0)], ids=str
+)
+def test_closed_streams(closed: str, status: int, tmp_path: Path) -> None:
+    for words in (f"plan {SPEC} --backend opencl --arch gpu", "--version", "--help"):
+        done = shell(f"TILEGEN {words} {closed}")
+        assert (done.returncode, done.stderr) == (status, "")
+    # What the command writes must not land in a file that took the number of a stream.
+    done = shell(f"TILEGEN build {SPEC} --backend opencl --arch gpu -o {tmp_path} {closed}")
+    assert (done.returncode, done.stderr) == (status, "")
+    assert json.loads((tmp_path / "manifest.json").read_text())["schema"] == 1
+    assert shell(f"TILEGEN plan nope.toml --backend opencl {closed}").returncode == 2
+
+
+@needs_posix
+@pytest.mark.parametrize("reader", ["true", "head -1", "head -c 1"])
+@pytest.mark.parametrize("into", ["|", "2>&1 |"])
+def test_a_reader_that_leaves_early(reader: str, into: str) -> None:
+    for words in (f"plan {SPEC} --backend opencl --arch gpu --json", "plan nope --backend opencl"):
+        done = shell(f"set -o pipefail; TILEGEN {words} {into} {reader}")
+        assert "Traceback" not in done.stdout + done.stderr
+        assert "Exception ignored" not in done.stdout + done.stderr
+        assert done.returncode in (0, 2, 141)
+
+
+@needs_device
+@needs_posix
+def test_a_home_that_cannot_be_written(tmp_path: Path) -> None:
+    home = {k: v for k, v in os.environ.items() if k not in ("TILEGEN_CACHE", "XDG_CACHE_HOME")}
+    done = process("verify", SPEC, *OPENCL, "--examples", "2", env={**home, "HOME": "/proc"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 problems" in done.stdout
+
+
+INTERRUPT = """
+import os, signal, sys
+class Sentry:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Sentry())
+sys.argv = [{command!r}, "--version"]
+{early}
+from tilegen.cli import main
+sys.exit(main())
+"""
+
+
+@needs_posix
+@pytest.mark.parametrize("module", ["pydantic", "typer", "tilegen.cli.starting"])
+def test_ctrl_c_while_the_command_imports(module: str) -> None:
+    code = INTERRUPT.format(module=module, command="/usr/bin/tilegen", early="")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "tilegen: interrupted\n")
+
+
+@needs_posix
+def test_ctrl_c_in_another_program_is_its_own() -> None:
+    code = INTERRUPT.format(module="pydantic", command="/usr/bin/other", early="")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "KeyboardInterrupt" in done.stderr
+    assert done.returncode == -2
+    ignored = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    code = INTERRUPT.format(module="pydantic", command="/usr/bin/tilegen", early=ignored)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+
+
+def test_which_process_is_the_command() -> None:
+    from tilegen.interrupt import is_command
+
+    assert is_command(["/usr/bin/tilegen", "plan"], ["python", "/usr/bin/tilegen", "plan"])
+    assert is_command(["-m", "plan"], ["python", "-X", "dev", "-m", "tilegen", "plan"])
+    assert not is_command(["-m"], ["python", "-m", "pytest", "tilegen"])
+    assert not is_command(["run.py", "-m", "tilegen"], ["python", "run.py", "-m", "tilegen"])
+    assert not is_command(["", "tilegen"], ["python"])
+    assert not is_command([], ["python"])
+
+
+def test_ctrl_c_is_an_exception_again_once_the_command_runs() -> None:
+    import signal
+
+    from tilegen import interrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        interrupt.expect()
+        assert signal.getsignal(signal.SIGINT) is interrupt.leave
+        interrupt.ready()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)

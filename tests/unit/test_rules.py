@@ -9,9 +9,14 @@ import pytest
 
 import tilegen as tg
 from tilegen import registry
+from tilegen.hardware import Arch
 
 PINNED = {"pins": {"opencl": {"form": "vector_fragment"}}}
 BASE = {"block": (128, 128, 16), "warp": (64, 32)}
+BYTES = {"types": {"a": "s8", "b": "u8", "acc": "s32", "c": "s32", "d": "s32"}}
+GPU = registry.get("opencl").archs["gpu"]
+DOT = replace(GPU, features=GPU.features | {"integer_dot"})
+MAJOR = ("row", "col")
 REFUSALS = [
     (
         "gpu",
@@ -32,7 +37,7 @@ REFUSALS = [
         {"block": (128, 128, 16), "warp": (128, 128)},
         "registers",
         "the kernel would spill",
-        "[64, 64]",
+        "[32, 64]",
     ),
     (
         "gpu",
@@ -114,12 +119,35 @@ REFUSALS = [
         "rows must divide the 64 rows",
         "",
     ),
+    (
+        "gpu",
+        {**BYTES, "pins": {"opencl": {"instruction": "dot4_s32"}}},
+        "pinned_instruction",
+        "pins.opencl.instruction = dot4_s32: needs integer_dot, which gpu lacks",
+        "mad_s32",
+    ),
+    (
+        "gpu",
+        {"pins": {"opencl": {"instruction": "dot4_s32"}}},
+        "pinned_instruction",
+        "f32 x f32 -> f32 is multiplied by fma",
+        "fma",
+    ),
+    (
+        DOT,
+        {**BYTES, "block": (128, 128, 18), "pins": {"opencl": {"instruction": "dot4_s32"}}},
+        "instruction",
+        "block[2] = 18: BLOCK_K must be a multiple of MMA_K = 4 of dot4_s32",
+        "16",
+    ),
     ("cpu", {"pins": {"opencl": {"fragment": "big"}}}, "fragment", "must be [rows, vectors]", ""),
 ]
 
 
 @pytest.mark.parametrize(("arch", "change", "rule", "need", "nearest"), REFUSALS)
-def test_refusal(arch: str, change: dict[str, object], rule: str, need: str, nearest: str) -> None:
+def test_refusal(
+    arch: str | Arch, change: dict[str, object], rule: str, need: str, nearest: str
+) -> None:
     with pytest.raises(tg.PlanError) as caught:
         tg.lower(tg.TileSpec(**{**BASE, **change}), "opencl", arch)
     found = {v.rule: v for v in caught.value.violations}
@@ -130,7 +158,7 @@ def test_refusal(arch: str, change: dict[str, object], rule: str, need: str, nea
 
 @pytest.mark.parametrize(("arch", "change", "rule"), [r[:3] for r in REFUSALS if r[4]][:8])
 def test_the_nearest_value_silences_the_rule(
-    arch: str, change: dict[str, object], rule: str
+    arch: str | Arch, change: dict[str, object], rule: str
 ) -> None:
     data = {**BASE, **change}
     with pytest.raises(tg.PlanError) as caught:
@@ -190,7 +218,7 @@ def test_a_smaller_local_memory_lowers_the_stages() -> None:
         (lambda s: tg.lower(s, "opencl", "gpus"), "opencl has no arch 'gpus'; did you mean 'gpu'?"),
         (
             lambda s: tg.lower(s.replace(pins={"opencl": {"form": "magic"}}), "opencl", "gpu"),
-            "pins.opencl.form = magic: opencl gpu has the forms work_group",
+            "pins.opencl.form = magic: opencl gpu has the forms sub_group, work_group",
         ),
     ],
 )
@@ -250,3 +278,73 @@ def test_passes_count_in_what_is_live_and_loaded() -> None:
     assert plan.passes == (2, 1)
     assert plan.budget.registers[0].operands == 8 + 4
     assert plan.budget.flop_per_shared_load == 2 * 8 * 4 / (8 + 4)
+
+
+@pytest.mark.parametrize(
+    ("arch", "change", "instruction"),
+    [
+        (DOT, {}, "dot4_s32"),
+        (DOT, {"pins": {"opencl": {"instruction": "mad_s32"}}}, "mad_s32"),
+        (DOT, {"pins": {"opencl": {"instruction": "dot4_s32"}}}, "dot4_s32"),
+        (GPU, {}, "mad_s32"),
+        (DOT, {"block": (128, 128, 18)}, "mad_s32"),
+    ],
+)
+def test_the_dot_product_is_chosen_where_it_can_be(
+    arch: Arch, change: dict[str, object], instruction: str
+) -> None:
+    plan = tg.lower(tg.TileSpec(**{**BASE, **BYTES, **change}), "opencl", arch)
+    assert plan.instruction.name == instruction
+    assert ("dot_4x8packed_su_int(x, y) + sum" in tg.emit(plan).text) == (instruction != "mad_s32")
+    passed_over = any("instruction dot4_s32 -> mad_s32: BLOCK_K = 18" in n for n in plan.notes)
+    assert passed_over == ("block" in change)
+
+
+def test_the_dot_product_is_a_name_of_its_own() -> None:
+    spec = tg.TileSpec(**BASE, **BYTES)
+    assert len({tg.lower(spec, "opencl", arch).name for arch in (GPU, DOT)}) == 2
+
+
+@pytest.mark.parametrize("a", ["s8", "u8"])
+@pytest.mark.parametrize("b", ["s8", "u8"])
+@pytest.mark.parametrize("d", ["row", "col"])
+def test_the_operand_along_the_rows_gives_the_first_sign(a: str, b: str, d: str) -> None:
+    types = {"a": a, "b": b, "acc": "s32", "c": "s32", "d": "s32"}
+    plan = tg.lower(tg.TileSpec(**BASE, types=types, layout={"d": d}), "opencl", DOT)
+    assert (plan.instruction.type_a, plan.instruction.type_b) == (a, b)
+    x, y = (a, b) if d == "row" else (b, a)
+    assert f"dot_4x8packed_{x[0]}{y[0]}_" in plan.instruction.mnemonic
+    assert plan.instruction.mnemonic in tg.emit(plan).text
+
+
+@pytest.mark.parametrize("layout", [(a, b, d) for a in MAJOR for b in MAJOR for d in MAJOR])
+@pytest.mark.parametrize("block", [(64, 96, 16), (48, 80, 12)])
+def test_words_hold_every_element_once(
+    layout: tuple[str, str, str], block: tuple[int, int, int]
+) -> None:
+    """A quarter of the places of four-byte elements, all four k's of a word in one lane."""
+    data = {**BYTES, "layout": dict(zip("abd", layout, strict=True)), "block": block}
+    data["warp"] = (block[0] // 2, block[1] // 2)
+    swizzle = {"pins": {"opencl": {"swizzle": "none"}}}
+    words, plain = (tg.lower(tg.TileSpec(**data, **swizzle), "opencl", a) for a in (DOT, GPU))
+    assert words.budget.shared_bytes * 4 == plain.budget.shared_bytes
+    assert (words.fragments.a.tile, words.fragments.a.cols) == ((1, 4), block[2] // 4)
+    assert words.fragments.b.registers == plain.fragments.b.registers
+    assert words.budget.flop_per_shared_load == 4 * (plain.budget.flop_per_shared_load or 0)
+    chosen = tg.lower(tg.TileSpec(**data), "opencl", DOT)
+    for plan in (words, chosen):
+        for tile in plan.shared:
+            places = {tile.offset(k, x) for k in range(tile.rows) for x in range(tile.cols)}
+            assert len(places) == tile.rows * tile.cols == tile.cols * block[2] // 4
+            assert max(places) < tile.rows * tile.row_stride
+        for operand in "ab":
+            owned = plan.ownership[operand]
+            assert owned.is_complete()
+            for register in range(0, owned.register.size, 4):
+                held = [owned.element(1, 5, register + i) for i in range(4)]
+                row, k = held[0]
+                assert k % 4 == 0
+                assert held == [(row, k + i) for i in range(4)]
+        for copy, tile in zip(plan.copies, plan.shared, strict=True):
+            bytes_moved = copy.elements * copy.accesses * plan.threads
+            assert bytes_moved >= tile.cols * block[2]

@@ -189,7 +189,7 @@ def test_the_schema_is_one_and_refuses_what_the_spec_refuses() -> None:
 
 
 NAME = "is not a name: lower-case letters, digits and '_', a letter first, 40 at most"
-PIN = "must be text, true or false, a whole number under 2^31 or a list of such numbers"
+PIN = "must be text, true or false, a whole number under 2^31 or a list of such numbers, 16 at most"
 KNOWN = "known: name, block, warp, thread, stages, split_k, types, layout, batch, epilogue, pins"
 FAULTS: list[tuple[dict[str, Any], str]] = [
     # unknown keys, at each level
@@ -412,3 +412,69 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_a_path_with_a_zero_byte_is_refused_like_any_other() -> None:
     with pytest.raises(SpecError, match="cannot be read"):
         TileSpec.from_file("a\0b.toml")
+
+
+def fault(call: Any) -> str:
+    with pytest.raises(SpecError) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_pydantics_other_ways_in_give_the_same_sentence() -> None:
+    wrong = {"block": [64, 64], "warp": [32, "x"]}
+    told = fault(lambda: TileSpec(**wrong))
+    assert fault(lambda: TileSpec.model_validate(wrong)) == told
+    assert fault(lambda: TileSpec.model_validate_json(json.dumps(wrong))) == told
+    strings = fault(lambda: TileSpec.model_validate_strings({"block": "x", "warp": ["32", "32"]}))
+    assert strings.startswith("block = ")
+    assert fault(lambda: TileSpec.model_validate_json("{")).startswith("not valid JSON: ")
+    assert fault(lambda: TileSpec.model_validate(5)) == (
+        "a spec is a table of keys and values, not int"
+    )
+    spec = TileSpec(**SMALL)
+    assert TileSpec.model_validate(SMALL) == spec
+    assert TileSpec.model_validate(spec) is spec
+    assert TileSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"block": [64, 64, 16], "warp": [32, 32], "block": [32, 32, 16]}',
+        '{"block": [64, 64, 16], "warp": [32, 32], "types": {"a": "f32", "b": "f32", "a": "f16"}}',
+        '{"block": [64, 64, 16], "warp": [32, 32], "epilogue": [{"op": "relu", "op": "bias"}]}',
+        '{"block": [64, 64, 16], "warp": [32, 32], "bl\\u006fck": [64, 64, 16]}',
+    ],
+)
+def test_a_json_key_that_stands_twice_is_refused(text: str) -> None:
+    assert "stands twice in one table" in fault(lambda: TileSpec.from_json(text))
+
+
+def test_a_toml_key_that_stands_twice_is_refused() -> None:
+    for text in (
+        "stages = 2\nstages = 3",
+        "[types]\na = 'f32'\na = 'f16'",
+        "types = {a='f32', a='f16'}",
+    ):
+        assert "not valid TOML" in fault(lambda text=text: TileSpec.from_toml(text))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"epilogue": [{"op": "relu"}] * 33}, "epilogue has 33 values; 32 is all"),
+        ({"epilogue": [{"op": "relu"}] * 100_000}, "32 is all"),
+        ({"pins": {f"b{i}": {} for i in range(17)}}, "pins has over 16 values; 16 is all"),
+        ({"pins": {"cuda": {f"p{i}": 1 for i in range(65)}}}, "pins.cuda has over 64 values"),
+        ({"pins": {"cuda": {"p": [1] * 17}}}, "a list of such numbers, 16 at most"),
+    ],
+)
+def test_lists_have_an_end(change: dict[str, Any], says: str) -> None:
+    assert says in fault(lambda: TileSpec(**SMALL, **change))
+
+
+def test_the_longest_epilogue_is_taken() -> None:
+    spec = TileSpec(**SMALL, epilogue=[{"op": "relu"}] * 32)
+    assert TileSpec.from_toml(spec.to_toml()) == spec
+    schema = json_schema()["properties"]["epilogue"]
+    assert schema["maxItems"] == 32

@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from tilegen import interrupt
+from tilegen.cli.benching import bench
 from tilegen.cli.building import build, verify
 from tilegen.cli.cache import cache_clear, cache_size, cache_where
+from tilegen.cli.choosing import choose
+from tilegen.cli.emulating import emulate
 from tilegen.cli.explaining import diff, plan, schema, targets
 from tilegen.cli.failures import (
     FINE,
     INTERRUPTED,
     PIPE_CLOSED,
-    drop_output,
+    drop,
+    drop_unless_flushed,
     explained,
+    open_streams,
     say,
     tell,
 )
@@ -37,7 +44,7 @@ app = typer.Typer(
 cache_app = typer.Typer(rich_markup_mode=None, help="The disk cache of compiled kernels.")
 app.add_typer(cache_app, name="cache")
 
-for command in (init, build, plan, diff, verify, mutate, targets, schema):
+for command in (init, choose, build, plan, diff, verify, bench, mutate, emulate, targets, schema):
     app.command()(command)
 cache_app.command("path")(cache_where)
 cache_app.command("size")(cache_size)
@@ -46,7 +53,13 @@ cache_app.command("clear")(cache_clear)
 
 def main() -> None:
     """The console command ``tilegen``."""
-    sys.exit(run(sys.argv[1:]))
+    open_streams()
+    interrupt.ready()
+    status = run(sys.argv[1:])
+    with suppress(KeyboardInterrupt):
+        for stream in (sys.stdout, sys.stderr):
+            drop_unless_flushed(stream)
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -61,13 +74,14 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return status
     except (KeyboardInterrupt, typer.Abort):
-        print("tilegen: interrupted", file=sys.stderr)
+        with suppress(OSError):
+            print(interrupt.SENTENCE, file=sys.stderr)
         return INTERRUPTED
     except typer.Exit as stop:
         return int(stop.exit_code)
     except BrokenPipeError:
         # The reader has gone (`tilegen plan ... | head`): nobody is left to tell.
-        drop_output()
+        drop(sys.stdout)
         return PIPE_CLOSED
     except Exception as error:
         told = explained(error)

@@ -18,6 +18,7 @@ from tilegen.cli.shared import (
     BackendName,
     DeviceName,
     Examples,
+    Output,
     Seed,
     Spec,
     progress,
@@ -35,7 +36,7 @@ def build(
     spec: Spec,
     backend: BackendName,
     arch: Annotated[str | None, typer.Option("--arch", "-a", help="One, or several: A,A2.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder to write.")] = None,
+    output: Output = None,
     verify: Annotated[bool, typer.Option("--verify", help="Run it and check the results.")] = False,
     examples: Examples = 50,
     seed: Seed = 0,
@@ -93,6 +94,10 @@ def verify(
     tile = read_spec(spec)
     everything = backend == "all"
     names = registry.names() if everything else split_names(backend, "--backend")
+    if "all" in names and "all" not in registry.names():
+        raise typer.BadParameter(
+            f"--backend {backend!r}: 'all' names every backend and stands alone"
+        )
     plugins = [registry.get(name) for name in names]
     reports: list[Report] = []
     errors: list[dict[str, Any]] = []

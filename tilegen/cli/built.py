@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilegen.backend import Backend, Device, Toolchain
-from tilegen.build import KernelBinary, cache_path, load, manifest, save, write_atomically
+from tilegen.build import KernelBinary, cache_path, load, manifest, save
 from tilegen.build import compile as compile_source
 from tilegen.cli.shared import named
 from tilegen.errors import CompileError
+from tilegen.files import write_atomically
 from tilegen.hardware import Arch
 from tilegen.lower import lower
 from tilegen.plan import KernelPlan

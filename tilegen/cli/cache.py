@@ -46,4 +46,4 @@ def cached_files() -> list[Path]:
     found = [p for p in folder.glob("*.bin") if len(p.stem) == 64]
     found += [p for p in folder.glob(".*.bin.*") if len(p.name.split(".")[1]) == 64]
     found += [p for p in (folder / "refused").glob("*") if p.is_file()]
-    return sorted(found)
+    return sorted(p for p in found if not p.is_dir())

@@ -11,7 +11,7 @@ import typer
 from tilegen import registry, report
 from tilegen.backend import Backend
 from tilegen.cli.failures import say
-from tilegen.cli.shared import ArchName, AsJson, BackendName, Spec, progress, read_spec
+from tilegen.cli.shared import ArchName, AsJson, BackendName, Spec, path_of, progress, read_spec
 from tilegen.errors import BackendError
 from tilegen.lower import lower
 from tilegen.spec import json_schema
@@ -24,8 +24,8 @@ def plan(spec: Spec, backend: BackendName, arch: ArchName = None, as_json: AsJso
 
 
 def diff(
-    spec1: Annotated[Path, typer.Argument(metavar="SPEC1")],
-    spec2: Annotated[Path, typer.Argument(metavar="SPEC2")],
+    spec1: Annotated[Path, typer.Argument(metavar="SPEC1", parser=path_of)],
+    spec2: Annotated[Path, typer.Argument(metavar="SPEC2", parser=path_of)],
     backend: BackendName,
     arch: ArchName = None,
     as_json: AsJson = False,
@@ -68,7 +68,7 @@ def target(backend: Backend) -> dict[str, Any]:
             "max_threads": arch.max_threads,
             "shared_bytes": arch.shared_bytes,
             "registers": {f.name: f.per_lane for f in arch.register_files},
-            "forms": [form.name for form in backend.forms(arch)],
+            "forms": [form.name for form in backend.forms(arch) if form.types(arch)],
             "compiler": None if chain.missing else str(chain),
             "missing": chain.missing or None,
         }

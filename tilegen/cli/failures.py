@@ -7,11 +7,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, TextIO
 
+from tilegen import interrupt
 from tilegen.errors import CompileError, TilegenError, VerifyError
 
-FINE, FAILED, WRONG, PIPE_CLOSED, INTERRUPTED = 0, 1, 2, 141, 130
+FINE, FAILED, WRONG, PIPE_CLOSED, INTERRUPTED = 0, 1, 2, 141, interrupt.STATUS
 LOG_LINES = 8
 
 
@@ -57,7 +58,7 @@ def tell(told: dict[str, Any], as_json: bool) -> int:
         else:
             print("\n".join([f"tilegen: {told['error']}", *_details(told)]), file=sys.stderr)
     if told["kind"] == "OSError":
-        drop_output()  # what is left in the buffer may be what could not be written
+        drop(sys.stdout)  # what is left in the buffer may be what could not be written
     return FAILED if told["kind"] == "VerifyError" else WRONG
 
 
@@ -72,11 +73,30 @@ def _details(told: dict[str, Any]) -> Iterator[str]:
         yield f"  | ... {len(lines) - LOG_LINES} more lines"
 
 
-def drop_output() -> None:
-    # Python flushes stdout once more at exit, and would complain a second time.
+def open_streams() -> None:
+    """Give a process that was started with closed streams (``>&-``) the null device for them."""
+    # Else the next file that is opened takes the number, and gets what a driver prints.
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(handle, True)
+    os.close(handle)
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def drop_unless_flushed(stream: TextIO) -> None:
+    """Flush; what cannot be written is dropped."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        drop(stream)
+
+
+def drop(stream: TextIO) -> None:
+    """Send what a stream still holds nowhere: Python flushes at exit, and would complain again."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(null, stream.fileno())
         os.close(null)
 
 

@@ -12,10 +12,11 @@ from typing import Annotated
 import typer
 
 from tilegen import registry
-from tilegen.build import find_device, write_atomically
+from tilegen.build import find_device
 from tilegen.cli.failures import FAILED, FINE
 from tilegen.cli.shared import read_spec
 from tilegen.errors import BackendError, SpecError
+from tilegen.files import write_atomically
 from tilegen.spec import TileSpec
 
 

@@ -17,7 +17,20 @@ from tilegen.errors import BackendError, SpecError
 from tilegen.hardware import Arch
 from tilegen.spec import TileSpec
 
-Spec = Annotated[Path, typer.Argument(metavar="SPEC", help="A .toml or .json spec.")]
+
+def path_of(text: str) -> Path:
+    """A path that was named; an empty one would be the folder where the user stands."""
+    if not text:
+        raise typer.BadParameter("the path is empty")
+    return Path(text)
+
+
+Spec = Annotated[
+    Path, typer.Argument(metavar="SPEC", parser=path_of, help="A .toml or .json spec.")
+]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="PATH", parser=path_of, help="Write here.")
+]
 BackendName = Annotated[str, typer.Option("--backend", "-b", help="See 'tilegen targets'.")]
 ArchName = Annotated[
     str | None, typer.Option("--arch", "-a", help="Left out: that of the device found here.")
@@ -70,7 +83,7 @@ def resolve(
     """The arch to lower for and the device to compile for, as far as the caller named them."""
     if device is None:
         return arch, None
-    found = find_device(backend, None, device)
+    found = find_device(backend, backend.archs.get(arch) if arch else None, device)
     if arch is not None and arch in backend.archs and found.arch.name != arch:
         raise BackendError(
             f"--device {device} is {found.name}, which runs {found.arch.name} and not {arch}"

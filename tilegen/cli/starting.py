@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tilegen.build import write_atomically
 from tilegen.cli.failures import say
-from tilegen.cli.shared import ArchName, AsJson, named
+from tilegen.cli.shared import ArchName, AsJson, Output, named
 from tilegen.errors import PlanError, SpecError
+from tilegen.files import write_atomically
 from tilegen.lower import lower
 from tilegen.spec import TileSpec
 
@@ -42,7 +41,7 @@ def init(
     types: Annotated[str, typer.Option("--types", "-t", help="Element type of A and B.")] = "f32",
     backend: Annotated[str | None, typer.Option("--backend", "-b")] = None,
     arch: ArchName = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write it here.")] = None,
+    output: Output = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -65,18 +64,11 @@ def init(
 
 def starting_spec(types: str, backend: str | None, arch: str | None) -> TileSpec:
     """A spec for these types; for a backend, the first of a few tiles that it can build."""
-    if types not in STARTING_TYPES:
-        from difflib import get_close_matches
-
-        near = get_close_matches(types, STARTING_TYPES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SpecError(f"--types {types!r} is not one of {', '.join(STARTING_TYPES)}{hint}")
-    acc, out = STARTING_TYPES[types]
+    kinds = starting_types(types)
     refused: PlanError | None = None
     for block, warp in STARTING_TILES:
         spec = TileSpec(
-            block=block, warp=warp, stages=2,
-            types={"a": types, "b": types, "acc": acc, "c": out, "d": out},
+            block=block, warp=warp, stages=2, types=kinds,
         )  # fmt: skip
         if backend is None:
             return spec
@@ -88,6 +80,18 @@ def starting_spec(types: str, backend: str | None, arch: str | None) -> TileSpec
         return spec
     assert refused is not None
     raise refused
+
+
+def starting_types(types: str) -> dict[str, str]:
+    """The types of a spec whose A and B are of one; raises ``SpecError`` for an unknown one."""
+    if types not in STARTING_TYPES:
+        from difflib import get_close_matches
+
+        near = get_close_matches(types, STARTING_TYPES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise SpecError(f"--types {types!r} is not one of {', '.join(STARTING_TYPES)}{hint}")
+    acc, out = STARTING_TYPES[types]
+    return {"a": types, "b": types, "acc": acc, "c": out, "d": out}
 
 
 def commented(spec: TileSpec, *, as_json_file: bool = False) -> str:

@@ -58,6 +58,7 @@ def trials(plan: KernelPlan) -> list[Trial]:
 
     edge = Problem(bm + 3, bn + 5, 2 * bk + 1, batch=batch, alpha=2, beta=-1, views=ODD, seed=1)
     wide = replace(edge, m=2 * bm, n=2 * bn, k=(stages + 1) * bk, beta=2, views=WIDE)
+    groups = replace(edge, batch=batch and 1, k=max(2, bk // 2))
     out: list[Trial] = [
         Trial(edge, margin=MARGIN),
         Trial(wide, margin=MARGIN),
@@ -73,8 +74,8 @@ def trials(plan: KernelPlan) -> list[Trial]:
         ),
         Trial(replace(edge, m=max(1, bm - 1), n=2 * bn + 1, k=3 * bk - 1, views=WIDE, beta=half)),
         # More than eight rows of tiles, and a rest of five: they run in groups.
-        Trial(replace(edge, m=12 * bm + 1, n=2 * bn + 1, k=max(2, bk // 2))),
-        Trial(replace(edge, m=2 * bm + 1, n=12 * bn + 1, k=max(2, bk // 2))),
+        Trial(replace(groups, m=12 * bm + 1, n=2 * bn + 1)),
+        Trial(replace(groups, m=2 * bm + 1, n=12 * bn + 1)),
         Trial(replace(edge, k=0), front=True),
         Trial(replace(edge, k=0, alpha=nan, beta=0)),
         Trial(replace(wide, alpha=0, poison_ab=True)),
@@ -96,7 +97,7 @@ def trials(plan: KernelPlan) -> list[Trial]:
     if bm * bn <= SMALL:
         # More columns of tiles than a group has rows, where that is not too many elements.
         for m, n in ((12 * bm + 1, 9 * bn + 1), (9 * bm + 1, 12 * bn + 1)):
-            out.append(Trial(replace(edge, m=m, n=n, k=2)))
+            out.append(Trial(replace(groups, m=m, n=n)))
     axes: tuple[Broadcast, ...] = ("rows", "cols", "all", *(("batch",) if batch else ()))
     for axis in axes:
         for operand in "abc":

@@ -295,8 +295,8 @@ def _race_checked(
         if verdict is None:
             try:
                 found = races(replace(source, text=text), race_problems(source.plan))
-            except (CompileError, LaunchError) as error:
-                found = [str(error)]
+            except (CompileError, LaunchError):
+                found = []  # what the checker cannot run says nothing of the mutant
             verdict = Verdict(RACES if found else SURVIVED, "".join(found[:1])[:400], 0.0)
             journal.keep(text, source, device, RACES, verdict)
         return verdict

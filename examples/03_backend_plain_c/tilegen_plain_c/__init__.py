@@ -56,6 +56,9 @@ class PlainC:
 
         return () if self.missing() else (HostDevice(),)
 
+    def checkers(self) -> Sequence[Device]:
+        return ()
+
     def missing(self) -> Sequence[Missing]:
         from .device import INSTALL, toolchain
 

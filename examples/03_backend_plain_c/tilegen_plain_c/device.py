@@ -98,11 +98,12 @@ class LoadedLibrary:
             path.write_bytes(binary.data)
             try:
                 library = ctypes.CDLL(str(path))
-            except OSError as error:
+                found = {e.name: getattr(library, e.symbol) for e in binary.source.entries}
+            except (OSError, AttributeError) as error:
                 raise LaunchError(f"{binary.source.name} cannot be loaded: {error}") from None
         self._functions: dict[str, Any] = {}
         for entry in binary.source.entries:
-            function = getattr(library, entry.symbol)
+            function = found[entry.name]
             function.restype = None
             function.argtypes = [
                 ctypes.c_longlong,
@@ -129,6 +130,9 @@ class HostSession:
     stream = None
     alignment = ALIGNMENT
 
+    def __init__(self) -> None:
+        self._workspaces: list[Any] = []
+
     def operand(self, name: str, array: Any, *, writes: bool) -> Operand:
         return host_operand(name, array, writes=writes)
 
@@ -136,7 +140,8 @@ class HostSession:
         return host_empty(shape, dtype, majorness)
 
     def workspace(self, size: int) -> Any:
-        return np.empty(size, np.uint8).ctypes.data
+        self._workspaces.append(np.empty(size, np.uint8))  # as long as the session
+        return self._workspaces[-1].ctypes.data
 
     def begin(self) -> None:
         """The arrays are where they are."""

@@ -18,10 +18,10 @@ enum { ROW_FRAGMENTS = WARP_M / ROWS, COL_FRAGMENTS = WARP_N / (VECTORS * VECTOR
 enum { DEPTH = (BLOCK_K + VECTOR - 1) / VECTOR * VECTOR };
 enum { ROW_PANEL_ROW = DEPTH, ROW_PANEL_K = 1, ROW_PANEL = WARP_M * ROW_PANEL_ROW };
 enum { COL_PANEL = DEPTH * WARP_N, PRIVATE = ROW_PANEL + COL_PANEL + WARP_M * WARP_N };
-typedef char warps_tile_the_block[WARPS_M * WARP_M == BLOCK_M && WARPS_N * WARP_N == BLOCK_N ? 1 : -1];
+typedef char warps_tile_block_m[WARPS_M * WARP_M == BLOCK_M ? 1 : -1], warps_tile_block_n[WARPS_N * WARP_N == BLOCK_N ? 1 : -1];
 typedef char threads_as_planned[THREADS == 1 ? 1 : -1];
-typedef char fragments_as_planned[ROW_FRAGMENTS == 16 && COL_FRAGMENTS == 1 ? 1 : -1];
-typedef char fragments_fill_the_tile[ROW_FRAGMENTS * ROWS == WARP_M && COL_FRAGMENTS * VECTORS * VECTOR == WARP_N ? 1 : -1];
+typedef char row_fragments_as_planned[ROW_FRAGMENTS == 16 ? 1 : -1], col_fragments_as_planned[COL_FRAGMENTS == 1 ? 1 : -1];
+typedef char fragments_fill_rows[ROW_FRAGMENTS * ROWS == WARP_M ? 1 : -1], fragments_fill_cols[COL_FRAGMENTS * VECTORS * VECTOR == WARP_N ? 1 : -1];
 typedef char private_as_planned[PRIVATE * sizeof(float) == 49152 ? 1 : -1];
 typedef float element;
 typedef float16 vector;

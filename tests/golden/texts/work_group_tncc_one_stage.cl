@@ -6,7 +6,7 @@
 // template  work_group.cl.j2
 // entries   gemm_wide (wide), gemm_narrow (narrow)
 // launch    ((M + 31) / 32) * ((N + 31) / 32) * batch blocks in x, 128 threads, 2048 bytes of shared memory
-// planned   58 of 255 32-bit registers a lane (8 accumulators, 6 operands, 8 staging, 36 addresses)
+// planned   68 of 255 32-bit registers a lane (8 accumulators, 6 operands, 8 staging, 46 addresses)
 
 // D = epilogue(alpha * A*B + beta * C). A work-group computes one block tile: it stages tiles of A and B
 // in local memory as [k][row], and each work-item adds up the outer products of its rows and columns.
@@ -16,16 +16,16 @@ enum { LANES = 32, LANES_M = 4, LANES_N = 8, THREADS = WARPS_M * WARPS_N * LANES
 enum { THREAD_M = 4, PASSES_M = WARP_M / (LANES_M * THREAD_M), TILE_M = THREAD_M * PASSES_M };
 enum { THREAD_N = 2, PASSES_N = WARP_N / (LANES_N * THREAD_N), TILE_N = THREAD_N * PASSES_N };
 enum { STAGES = 1, ROW_VECTOR = 2, COL_VECTOR = 4, TILE_GROUP = 8 };
-// a: staged 4 element(s) at a time along M; in local memory, the vector at row x of k is x ^ (k / A_XOR_ROWS & A_XOR_MASK).
+// a: staged 4 element(s) at a time along M.
 enum { A_VECTOR = 4, A_VECTORS = BLOCK_M * BLOCK_K / A_VECTOR, A_FETCHES = (A_VECTORS + THREADS - 1) / THREADS };
-enum { A_ROW = 32, A_STAGE = A_ROW * BLOCK_K, A_XOR_ROWS = 1, A_XOR_MASK = 0 };
-// b: staged 4 element(s) at a time along N; in local memory, the vector at row x of k is x ^ (k / B_XOR_ROWS & B_XOR_MASK).
+enum { A_ROW = 32, A_STAGE = A_ROW * BLOCK_K };
+// b: staged 4 element(s) at a time along N.
 enum { B_VECTOR = 4, B_VECTORS = BLOCK_N * BLOCK_K / B_VECTOR, B_FETCHES = (B_VECTORS + THREADS - 1) / THREADS };
-enum { B_ROW = 32, B_STAGE = B_ROW * BLOCK_K, B_XOR_ROWS = 1, B_XOR_MASK = 0 };
-typedef char warps_tile_the_block[WARPS_M * WARP_M == BLOCK_M && WARPS_N * WARP_N == BLOCK_N ? 1 : -1];
-typedef char threads_as_planned[THREADS == 128 && LANES_M * LANES_N == LANES ? 1 : -1];
-typedef char passes_as_planned[PASSES_M == 1 && PASSES_N == 1 ? 1 : -1];
-typedef char lanes_tile_the_warp[LANES_M * TILE_M == WARP_M && LANES_N * TILE_N == WARP_N ? 1 : -1];
+enum { B_ROW = 32, B_STAGE = B_ROW * BLOCK_K };
+typedef char warps_tile_block_m[WARPS_M * WARP_M == BLOCK_M ? 1 : -1], warps_tile_block_n[WARPS_N * WARP_N == BLOCK_N ? 1 : -1];
+typedef char threads_as_planned[THREADS == 128 ? 1 : -1], lanes_as_planned[LANES_M * LANES_N == LANES ? 1 : -1];
+typedef char passes_m_as_planned[PASSES_M == 1 ? 1 : -1], passes_n_as_planned[PASSES_N == 1 ? 1 : -1];
+typedef char lanes_tile_warp_m[LANES_M * TILE_M == WARP_M ? 1 : -1], lanes_tile_warp_n[LANES_N * TILE_N == WARP_N ? 1 : -1];
 typedef char shared_as_planned[STAGES * (A_STAGE + B_STAGE) * sizeof(float) == 2048 ? 1 : -1];
 typedef float element;
 typedef float4 vector;
@@ -126,7 +126,7 @@ static inline void fetch_a(
 // Where the element of row x at depth k lies in a tile of a.
 static inline int place_a(const int k, const int x)
 {
-    return k * A_ROW + ((x / 4) ^ (k / A_XOR_ROWS & A_XOR_MASK)) * 4 + x % 4;
+    return k * A_ROW + x;
 }
 
 // The fetched vectors from registers into the tile.
@@ -164,7 +164,7 @@ static inline void fetch_b(
 // Where the element of row x at depth k lies in a tile of b.
 static inline int place_b(const int k, const int x)
 {
-    return k * B_ROW + ((x / 2) ^ (k / B_XOR_ROWS & B_XOR_MASK)) * 2 + x % 2;
+    return k * B_ROW + x;
 }
 
 // The fetched vectors from registers into the tile.

@@ -1,0 +1,1 @@
+"""The CUDA backend; its emulator vocabulary lies in ``tilegen_cuda.emulator``."""

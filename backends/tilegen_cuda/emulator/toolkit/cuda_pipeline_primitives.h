@@ -1,0 +1,3 @@
+// Its names are there from the start: tg_cuda.hpp is included before the text.
+#pragma once
+#include "cuda_pipeline.h"

@@ -1,0 +1,151 @@
+"""How an operand gets to local memory in the work-group form: its loads, its tile, its conflicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilegen.dtypes import DTYPES
+from tilegen.hardware import Arch, Instruction
+from tilegen.layout import bank_conflicts
+from tilegen.plan import SharedTile
+from tilegen.spec import TileSpec
+from tilegen.tiling import CONTIGUOUS, ceil_div, power_of_two_divisor
+
+# Neighbouring work-items that share a warp tile; no sub-group is assumed, on CPUs either.
+LOGICAL_LANES = 32
+
+
+@dataclass(frozen=True)
+class Staging:
+    """One operand's share of the copies.
+
+    A place of the tile holds one element in the accumulation type, or, for an instruction of
+    k > 1, a word of that many k's.
+
+    Attributes
+    ----------
+    vector : int
+        Elements of one load, along the contiguous axis.
+    loads : int
+        Loads that are kept together: the k's of a word, where each lies in a row of its own.
+    turned : bool
+        Whether the operand is contiguous along K, and its tile along M or N.
+    places : int
+        Neighbours along the contiguous axis of the tile, or one below the other where it is turned,
+        that one fetch fills.
+    depth : int
+        Rows of the tile: BLOCK_K, or words of it.
+    extent : int
+        BLOCK_M or BLOCK_N.
+    element_bytes : int
+        Of an element in global memory.
+    place_bytes : int
+        Of a place of the tile.
+    """
+
+    vector: int
+    loads: int
+    turned: bool
+    places: int
+    depth: int
+    extent: int
+    element_bytes: int
+    place_bytes: int
+
+    @classmethod
+    def of(cls, operand: str, spec: TileSpec, arch: Arch, instruction: Instruction) -> Staging:
+        """Whole vectors along the contiguous axis, as wide as the arch's accesses allow."""
+        axis = CONTIGUOUS[operand][getattr(spec.layout, operand)]
+        turned, packed = axis == "k", instruction.k
+        size = DTYPES[getattr(spec.types, operand)].bytes
+        access = min(16, arch.max_access_bytes) if arch.kind == "gpu" else 16
+        # Words of several k's from several rows: squares, so that as many work-items take part.
+        widest = packed if packed > 1 and not turned else max(1, access // size)
+        vector = power_of_two_divisor(spec.block["mnk".index(axis)], widest)
+        return cls(
+            vector=vector,
+            loads=1 if turned else packed,
+            turned=turned,
+            places=ceil_div(vector, packed) if turned else vector,
+            depth=ceil_div(spec.block[2], packed),
+            extent=spec.block[0 if operand == "a" else 1],
+            element_bytes=size,
+            place_bytes=DTYPES[spec.types.acc].bytes,
+        )
+
+    def fetches(self, threads: int) -> int:
+        """Fetches of each work-item for one tile, of :attr:`loads` loads each."""
+        return ceil_div(self.depth * self.extent // self.places, threads)
+
+    def registers(self, threads: int) -> int:
+        """Registers of 4 bytes that hold a work-item's fetches, elements as they are stored."""
+        return ceil_div(self.fetches(threads) * self.loads * self.vector * self.element_bytes, 4)
+
+
+def shared_tile(
+    operand: str,
+    staging: Staging,
+    arch: Arch,
+    lanes: tuple[int, int],
+    fragment: int,
+    stages: int,
+    pinned: object,
+    compact: bool,
+) -> SharedTile:
+    """The operand's tile as [k][extent], with the fewest conflicts of what is allowed.
+
+    Among equals the one of the fewest bytes, if ``compact``, else the one named first.
+    """
+    axis, depth, extent = 0 if operand == "a" else 1, staging.depth, staging.extent
+    plain = SharedTile(
+        operand,
+        depth,
+        extent,
+        extent,
+        stages,
+        staging.place_bytes,
+        vector=fragment,
+        contiguous="mn"[axis],
+    )
+    vectors = power_of_two_divisor(extent // fragment, 8)
+    mask = min(8, vectors, max(1, depth // staging.places)) - 1
+    mask = (1 << (mask + 1).bit_length() - 1) - 1
+    options = [plain]
+    if staging.turned:
+        options.append(replace(plain, swizzle="pad", row_stride=extent + fragment))
+        if mask:
+            rows = staging.places
+            xor = replace(plain, swizzle="xor", swizzle_rows=rows, swizzle_mask=mask)
+            # A shift moves the rows of few steps further apart than neighbouring vectors.
+            room = power_of_two_divisor(extent // fragment, extent) // (mask + 1)
+            options += [replace(xor, swizzle_shift=s) for s in range(max(1, room.bit_length()))]
+    allowed = [o for o in options if o.swizzle == pinned] or options
+    judged = [_judge(o, staging, axis, lanes, arch) for o in allowed]
+    return min(
+        judged, key=lambda t: (t.store_conflicts + t.load_conflicts * t.rows, compact * t.bytes)
+    )
+
+
+def _judge(
+    tile: SharedTile, staging: Staging, axis: int, lanes: tuple[int, int], arch: Arch
+) -> SharedTile:
+    """The tile with the conflicts of its first warp's store and load."""
+    size, turned, places = tile.element_bytes, staging.turned, staging.places
+    per_row = max(1, (tile.rows if turned else tile.cols) // places)
+    stores = []
+    for lane in range(LOGICAL_LANES):
+        slow, fast = lane // per_row, lane % per_row * places
+        row, col = (fast, slow % tile.cols) if turned else (slow % tile.rows, fast)
+        stores.append(tile.offset(row, col) * size)
+    loads = []
+    for lane in range(LOGICAL_LANES):
+        place = lane % lanes[0] if axis == 0 else lane // lanes[0]
+        loads.append(tile.offset(0, place * tile.vector) * size)
+    # A wider store is issued in parts of 16 bytes.
+    store_bytes = size if turned else min(16, size * places)
+    banks = {"banks": arch.banks, "bank_bytes": arch.bank_bytes}
+    return replace(
+        tile,
+        store_conflicts=bank_conflicts(stores, store_bytes, **banks) * (places if turned else 1),
+        load_conflicts=bank_conflicts(loads, size * tile.vector, **banks),
+    )

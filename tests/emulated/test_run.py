@@ -1,0 +1,373 @@
+"""What goes into a run and what comes back: arrays, numbers, errors, limits, the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilegen.cli as cli
+from tilegen import emulator
+from tilegen.emulator import toolchain
+from tilegen.errors import BackendError, CompileError, LaunchError
+
+SCALE = """
+template <class T>
+__global__ void scale(const T* in, T* out, int rows, int columns, long in_row, long in_column,
+                      long out_row, long out_column, T factor) {
+  int row = blockIdx.x, column = threadIdx.x;
+  if (row < rows && column < columns)
+    out[row * out_row + column * out_column] = T(in[row * in_row + column * in_column] * factor);
+}
+"""
+CALLS = iter(range(1000))
+
+
+def scale(
+    array: np.ndarray, out: np.ndarray, factor: Any = 2, type_: str = "float", **options: Any
+):
+    strides = [s // a.itemsize for a in (array, out) for s in a.strides]
+    return emulator.run(
+        SCALE, entry=f"scale<{type_}>", grid=array.shape[0], block=32,
+        args=[array, out, *array.shape, *strides, factor], outputs=[1], **options,
+    )  # fmt: skip
+
+
+def base() -> np.ndarray:
+    return np.arange(12 * 20, dtype=np.float32).reshape(12, 20)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        base(),
+        base().T[:, :9],
+        base()[2:9, 3:17],
+        base()[::2, ::3],
+        base()[::-1, ::-1][:8, :8],
+        base()[:0],
+        np.broadcast_to(np.float32(3), (4, 5)),
+    ],
+    ids=["whole", "transposed", "sub-view", "steps", "backwards", "empty", "broadcast"],
+)
+def test_arrays_of_any_strides(view: np.ndarray) -> None:
+    before = view.copy()
+    if view.shape[0] == 0:
+        run = emulator.run(SCALE, entry="scale<float>", grid=1, block=32,
+                           args=[view, view.copy(), 0, 20, 20, 1, 20, 1, 2.0])  # fmt: skip
+    else:
+        run = scale(view, np.zeros(view.shape, np.float32))
+    assert run.clean, run
+    np.testing.assert_array_equal(run.arrays[1], 2 * before)
+    np.testing.assert_array_equal(view, before)
+
+
+def test_output_with_gaps_keeps_what_lies_between() -> None:
+    out = np.full((6, 16), 7, np.float32)[:, :10]
+    run = scale(base()[:6, :10], out)
+    assert run.clean, run
+    np.testing.assert_array_equal(run.arrays[1], 2 * base()[:6, :10])
+    assert run.arrays[1].strides == out.strides
+
+
+def test_access_between_the_elements_of_a_view_is_found() -> None:
+    wide = base()[:6]
+    args = [wide[:, :10], np.zeros((6, 11), np.float32), 6, 11, 20, 1, 11, 1, 2.0]
+    run = emulator.run(SCALE, entry="scale<float>", grid=6, block=32, args=args, outputs=[1])
+    assert [f.kind for f in run.findings] == ["out-of-bounds"]
+    assert "between its elements" in str(run)
+
+
+@pytest.mark.parametrize(
+    ("type_", "dtype", "factor"),
+    [
+        ("double", "f8", 1.5),
+        ("int", "i4", -3),
+        ("unsigned char", "u1", 2),
+        ("long long", "i8", 1 << 40),
+    ],
+)
+def test_types_and_numbers(type_: str, dtype: str, factor: Any) -> None:
+    array = np.arange(15).reshape(3, 5).astype(dtype)
+    run = scale(array, np.zeros_like(array), factor, type_)
+    assert run.clean, run
+    np.testing.assert_array_equal(run.arrays[1], (array * factor).astype(dtype))
+
+
+def test_the_same_array_twice_is_one_buffer() -> None:
+    array = base()
+    run = emulator.run(SCALE, entry="scale<float>", grid=12, block=32,
+                       args=[array, array, 12, 20, 20, 1, 20, 1, 2.0])  # fmt: skip
+    assert run.clean, run
+    assert len(run.arrays) == 1
+    np.testing.assert_array_equal(run.arrays[0], 2 * base())
+
+
+@pytest.mark.parametrize("align", [4, 16, 256])
+@pytest.mark.parametrize("order", [0, 1])
+def test_pointers_are_as_aligned_as_asked(align: int, order: int) -> None:
+    text = "__global__ void k(const char* p, unsigned long long* out) { out[0] = (size_t)p; }"
+    array = emulator.Buffer(np.zeros(36, np.uint8), align)
+    run = emulator.run(text, entry="k", grid=1, block=1, args=[array, np.zeros(1, np.uint64)],
+                       orders=[order], races=False)  # fmt: skip
+    assert int(run.arrays[1][0]) % align == 0
+
+
+def test_structures_are_bytes() -> None:
+    text = """
+    struct Pair { int a; float b; };
+    __global__ void k(const Pair pair, float* out) { out[0] = pair.a * pair.b; }"""
+    pair = np.array([(3, 2.5)], dtype=[("a", "i4"), ("b", "f4")]).tobytes()
+    run = emulator.run(text, entry="k", grid=1, block=1, args=[pair, np.zeros(1, np.float32)])
+    assert run.arrays[0][0] == 7.5
+
+
+def test_several_entries_and_one_compilation() -> None:
+    text = """
+    __global__ void one(int* out) { out[0] = 1; }
+    __global__ void two(int* out) { out[0] = 2; }"""
+    program = emulator.compile(text, entries=["one", "two"])
+    for entry, value in (("one", 1), ("two", 2)):
+        run = emulator.run(program, entry=entry, grid=1, block=1, args=[np.zeros(1, np.int32)])
+        assert run.arrays[0][0] == value
+    with pytest.raises(LaunchError, match="'three' is not among the entries: one, two"):
+        emulator.run(program, entry="three", grid=1, block=1)
+
+
+def test_a_program_is_compiled_once() -> None:
+    text = f"__global__ void k(int* out) {{ out[0] = {os.getpid()}; }}"
+    first = emulator.run(text, entry="k", grid=1, block=1, args=[np.zeros(1, np.int32)])
+    again = emulator.compile(text, entries="k").executables(["plain", "races"])
+    files = {mode: path.stat().st_mtime_ns for mode, path in again.items()}
+    emulator.run(text, entry="k", grid=1, block=1, args=[np.zeros(1, np.int32)])
+    assert first.clean
+    assert files == {mode: path.stat().st_mtime_ns for mode, path in again.items()}
+
+
+def test_grid_and_block_of_three_dimensions() -> None:
+    text = """
+    __global__ void k(int* out) {
+      int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+      int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+      out[block * blockDim.x * blockDim.y * blockDim.z + thread] = 1000 * block + thread;
+    }"""
+    out = np.zeros(2 * 3 * 2 * 24, np.int32)
+    run = emulator.run(text, entry="k", grid=(2, 3, 2), block=(4, 3, 2), args=[out], outputs=[0])
+    assert run.clean, run
+    want = [1000 * b + t for b in range(12) for t in range(24)]
+    assert run.arrays[0].tolist() == want
+
+
+def test_what_the_kernel_prints() -> None:
+    text = '__global__ void k() { printf("thread %d\\n", threadIdx.x); }'
+    run = emulator.run(text, entry="k", grid=1, block=3, orders=[1], races=False)
+    assert run.output == "thread 2\nthread 1\nthread 0\n"
+
+
+def test_shared_memory_is_measured_and_limited() -> None:
+    text = """
+    __global__ void k(float* out) {
+      __shared__ volatile float fixed[100];
+      extern __shared__ volatile float moving[];
+      fixed[0] = 1; moving[0] = 2;
+      out[0] = fixed[0] + moving[0];
+    }"""
+    options: dict[str, Any] = {
+        "entry": "k",
+        "grid": 1,
+        "block": 1,
+        "args": [np.zeros(1, np.float32)],
+    }
+    run = emulator.run(text, shared_bytes=1024, shared_limit=1424, **options)
+    assert run.clean, run
+    assert run.counts["shared_bytes"] == 1424
+    run = emulator.run(text, shared_bytes=1024, shared_limit=1423, **options)
+    assert {f.kind for f in run.findings} == {"shared-limit"}
+    run = emulator.run(text, shared_bytes=0, **options)
+    assert any(f.kind == "out-of-bounds" and f.line == 5 for f in run.findings), run
+
+
+def test_shared_memory_is_poisoned() -> None:
+    text = """
+    __global__ void k(float* out, int n) {
+      __shared__ float s[4];
+      if (n > 3) s[threadIdx.x] = 1;
+      out[0] = s[n];
+    }"""
+    run = emulator.run(text, entry="k", grid=1, block=1, args=[np.zeros(1, np.float32), 3])
+    assert np.isnan(run.arrays[0][0])
+
+
+# ---- refusals ----------------------------------------------------------------------------------
+
+SIMPLE = "__global__ void k(const float* a, int n) {}"
+A = np.zeros(4, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"args": [A]}, "k takes 2 arguments and is given 1"),
+        ({"args": [A, A]}, "argument 1 must be a number"),
+        ({"args": [3, 4]}, "argument 0 must be an array"),
+        ({"args": [A, "x"]}, "an argument of type str"),
+        ({"args": [A, 1 << 70]}, "does not fit an argument of 64 bits"),
+        ({"block": 1025}, "a block of 1025 threads"),
+        ({"block": (1, 2, 3, 4)}, "block (1, 2, 3, 4): one to three sizes"),
+        ({"grid": 0}, "grid 0: one to three sizes of at least 1"),
+        ({"orders": ()}, "no order is given"),
+        ({"outputs": [1]}, "outputs: argument 1 is not an array"),
+        ({"entry": "nobody"}, "'nobody' is no kernel that can be called by name alone; "
+                              "kernels of the text: k"),
+        ({"shared_bytes": 1 << 20}, None),
+    ],
+)  # fmt: skip
+def test_wrong_launches_are_refused(changes: dict[str, Any], words: str | None) -> None:
+    call: dict[str, Any] = {"entry": "k", "grid": 1, "block": 1, "args": [A, 4], **changes}
+    if words is None:
+        assert {f.kind for f in emulator.run(SIMPLE, **call).findings} == {"shared-limit"}
+        return
+    with pytest.raises(LaunchError) as refused:
+        emulator.run(SIMPLE, **call)
+    assert words in str(refused.value)
+
+
+def test_text_that_does_not_compile() -> None:
+    with pytest.raises(CompileError) as refused:
+        emulator.run("__global__ void k() {\n  undeclared = 1;\n}", entry="k", grid=1, block=1)
+    assert "kernel.cu:2" in str(refused.value)
+    assert "undeclared" in refused.value.log
+
+
+def test_unknown_language() -> None:
+    with pytest.raises(BackendError, match="'fortran' has no vocabulary"):
+        emulator.run("", "fortran", entry="k", grid=1, block=1)
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TILEGEN_CXX", raising=False)
+    monkeypatch.setattr(toolchain, "_candidates", list)
+    toolchain._host_compiler.cache_clear()
+    with pytest.raises(CompileError, match="pip install tilegen\\[emulator\\]"):
+        toolchain.host_compiler()
+    toolchain._host_compiler.cache_clear()
+
+
+# ---- the child ---------------------------------------------------------------------------------
+
+
+def test_time_limit() -> None:
+    text = """
+    __global__ void k(int* out) {
+      for (unsigned i = 0; i < 1u << 30; i++) { __syncthreads(); out[threadIdx.x] += i; }
+    }"""
+    run = emulator.run(text, entry="k", grid=1, block=64, args=[np.zeros(64, np.int32)],
+                       timeout=0.2, orders=[0], races=False)  # fmt: skip
+    assert [f.kind for f in run.findings] == ["time-limit"]
+
+
+def test_a_child_that_cannot_speak_is_ended_by_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilegen.emulator.runs.GRACE", 0.0)
+    text = """
+    extern "C" int sigprocmask(int, const void*, void*) noexcept;
+    extern "C" unsigned sleep(unsigned);
+    __global__ void k() { while (true) sleep(1000); }"""
+    run = emulator.run(text, entry="k", grid=1, block=1, orders=[0], races=False, timeout=0.3)
+    assert [f.kind for f in run.findings] == ["time-limit"]
+
+
+@pytest.mark.parametrize("how", ["_exit(7)", "kill(getpid(), 9)", "abort()"])
+def test_a_kernel_that_ends_the_child(how: str) -> None:
+    text = f"""
+    extern "C" {{ [[noreturn]] void _exit(int); int kill(int, int) noexcept; int getpid() noexcept;
+                 [[noreturn]] void abort() noexcept; }}
+    __global__ void k() {{ {how}; }}"""
+    run = emulator.run(text, entry="k", grid=1, block=1, races=False)
+    assert [f.kind for f in run.findings] == ["crash"]
+
+
+def test_a_kernel_that_writes_everywhere_it_can() -> None:
+    text = """
+    __global__ void k(unsigned long long start) {
+      for (unsigned long long p = start; p; p += 4096) *(volatile int*)p = -1;
+    }"""
+    run = emulator.run(text, entry="k", grid=1, block=1, args=[0x400000], races=False)
+    assert run.findings
+
+
+def test_inputs_of_the_parent_are_not_changed() -> None:
+    array = np.ones(8, np.float32)
+    emulator.run("__global__ void k(float* a) { a[threadIdx.x] = 5; }", entry="k", grid=1, block=8,
+                 args=[array], races=False)  # fmt: skip
+    assert array.tolist() == [1] * 8
+
+
+# ---- the command line --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]):
+    def run(*words: str) -> tuple[int, str, str]:
+        status = cli.run(["emulate", *map(str, words)])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return status, out, err
+
+    return run
+
+
+KERNEL = """__global__ void k(const float* a, float* out, int n) {
+  if (threadIdx.x < n) out[threadIdx.x] = 2 * a[threadIdx.x];
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "k.cu"
+    path.write_text(KERNEL)
+    return path
+
+
+def test_command(call, file: Path, tmp_path: Path) -> None:
+    words = (file, "--entry", "k", "--block", "32", "--arg", "f32[20]", "--arg", "out:f32[20]")
+    status, out, _ = call(*words, "--arg", "20", "--save", tmp_path / "arrays")
+    assert (status, out.splitlines()[0]) == (0, "no findings")
+    a, d = (np.load(tmp_path / "arrays" / f"array{i}.npy") for i in range(2))
+    np.testing.assert_array_equal(d, 2 * a)
+    status, out, _ = call(*words, "--arg", "19")
+    assert status == 1
+    assert "never-written: 1 of 20 elements of argument 1, the first [19]" in out
+    status, out, _ = call(*words, "--arg", "21", "--json")
+    told = json.loads(out)
+    assert status == 1
+    assert told["clean"] is False
+    assert {(f["kind"], f["line"]) for f in told["findings"]} >= {("out-of-bounds", 2)}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--entry", "k", "--arg", "f99[3]"), "'f99' is none of f64, f32"),
+        (("--entry", "k", "--arg", "x"), "'x' is no number, no TYPE[SIZES] and no .npy file"),
+        (("--entry", "k", "--grid", "a,b"), "--grid 'a,b': integers with commas"),
+        (("--entry", "none"), "'none' is no kernel"),
+        (("--entry", "k"), "k takes 3 arguments and is given 0"),
+    ],
+)
+def test_command_refuses_in_a_sentence(call, file: Path, words: tuple[str, ...], said: str) -> None:
+    status, out, err = call(file, *words)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+def test_command_needs_a_known_suffix(call, tmp_path: Path) -> None:
+    (tmp_path / "k.txt").write_text(KERNEL)
+    status, _, err = call(tmp_path / "k.txt", "--entry", "k")
+    assert status == 2
+    assert "its suffix is none of" in err

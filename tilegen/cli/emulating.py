@@ -1,0 +1,160 @@
+"""``tilegen emulate``: run a kernel file on the processor and print what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilegen.dtypes import DTYPES
+from tilegen.errors import LaunchError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from tilegen.emulator.job import Argument
+
+LANGUAGES = {".cu": "cuda", ".cuh": "cuda"}
+_ARRAY = re.compile(r"(?P<out>out:)?(?P<type>\w+)\[(?P<shape>[\d,\s]+)\](?:=(?P<fill>\S+))?")
+ARGUMENTS = (
+    "One for each parameter, in order: a number; TYPE[SIZES], an array of random small integers "
+    "(f32[128,64]); TYPE[SIZES]=VALUE, one filled; out:TYPE[SIZES], an output whose elements must all "
+    "be written, once each; or a .npy file."
+)
+
+
+def emulate(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Kernel source (.cu).")],
+    entry: Annotated[
+        str, typer.Option("--entry", "-e", help="The kernel; 'name<8>' of a template.")
+    ],
+    grid: Annotated[str, typer.Option("--grid", "-g", help="Blocks: X, X,Y or X,Y,Z.")] = "1",
+    block: Annotated[
+        str, typer.Option("--block", help="Threads of a block: X, X,Y or X,Y,Z.")
+    ] = "32",
+    arg: Annotated[list[str] | None, typer.Option("--arg", help=ARGUMENTS)] = None,
+    shared: Annotated[
+        int, typer.Option("--shared", min=0, help="Bytes of dynamic shared memory.")
+    ] = 0,
+    define: Annotated[list[str] | None, typer.Option("--define", "-D", help="NAME=VALUE.")] = None,
+    orders: Annotated[
+        str, typer.Option("--orders", help="0 forward, 1 backward, others are seeds.")
+    ] = "0,1,2",
+    races: Annotated[bool, typer.Option(help="Run once under the race detector.")] = True,
+    banks: Annotated[bool, typer.Option("--banks", help="Count bank conflicts by line.")] = False,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for a run.")] = 60.0,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random arrays.")] = 0,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Folder for the arrays, as .npy.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Run a kernel on the processor, in several orders and under a race detector."""
+    import numpy as np
+
+    from tilegen import emulator
+
+    if file.suffix not in LANGUAGES:
+        raise LaunchError(f"{file}: its suffix is none of {', '.join(LANGUAGES)}")
+    text = file.read_text(encoding="utf-8")
+    random = np.random.default_rng(seed)
+    read = [_argument(word, random) for word in arg or []]
+    run = emulator.run(
+        text,
+        LANGUAGES[file.suffix],
+        entry=entry,
+        grid=_sizes(grid, "--grid"),
+        block=_sizes(block, "--block"),
+        args=[value for value, _ in read],
+        outputs=[i for i, (_, output) in enumerate(read) if output],
+        shared_bytes=shared,
+        orders=_sizes(orders, "--orders"),
+        races=races,
+        timeout=timeout,
+        defines=define or (),
+        banks=banks,
+    )
+    if save is not None:
+        save.mkdir(parents=True, exist_ok=True)
+        for i, array in enumerate(run.arrays):
+            np.save(save / f"array{i}.npy", array)
+    print(json.dumps(_as_dict(run), indent=2) if as_json else _as_text(file, run))
+    return 0 if run.clean else 1
+
+
+def _sizes(text: str, option: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise LaunchError(f"{option} {text!r}: integers with commas between them") from None
+
+
+def _argument(word: str, random: np.random.Generator) -> tuple[Argument, bool]:
+    """The value of one ``--arg``, and whether it is an output."""
+    import numpy as np
+
+    if word.endswith(".npy"):
+        return np.load(word.removeprefix("out:")), word.startswith("out:")
+    array = _ARRAY.fullmatch(word)
+    if array is None:
+        try:
+            return int(word, 0), False
+        except ValueError:
+            pass
+        try:
+            return float(word), False
+        except ValueError:
+            raise LaunchError(
+                f"--arg {word!r} is no number, no TYPE[SIZES] and no .npy file"
+            ) from None
+    if array["type"] not in DTYPES:
+        raise LaunchError(f"--arg {word!r}: {array['type']!r} is none of {', '.join(DTYPES)}")
+    output = array["out"] is not None
+    shape = tuple(int(n) for n in array["shape"].split(","))
+    return _filled(array["type"], shape, array["fill"], output, random), output
+
+
+def _filled(
+    name: str, shape: tuple[int, ...], fill: str | None, output: bool, random: np.random.Generator
+) -> npt.NDArray[Any]:
+    import numpy as np
+
+    about = DTYPES[name]
+    if fill is not None:
+        return np.full(shape, float(fill), about.numpy)
+    if output:
+        return np.full(shape, np.nan if about.is_float else -1, np.float32).astype(about.numpy)
+    low = 0 if about.kind == "unsigned" else -3
+    return random.integers(low, 4, shape).astype(about.numpy)
+
+
+def _as_dict(run: Any) -> dict[str, Any]:
+    return {
+        "clean": run.clean,
+        "findings": [finding.to_dict() for finding in run.findings],
+        "counts": run.counts,
+        "banks": {line: [use.phases, use.conflicts] for line, use in run.banks.items()},
+        "seconds": run.seconds,
+        "compile_seconds": run.compile_seconds,
+        "output": run.output,
+    }
+
+
+def _as_text(file: Path, run: Any) -> str:
+    lines = [
+        f"{file}:{f}" if f.line is None else f"{file}:{f.line}: {_unlined(f)}" for f in run.findings
+    ]
+    times = ", ".join(f"{name} {1e3 * seconds:.1f} ms" for name, seconds in run.seconds.items())
+    counts = ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in run.counts.items())
+    said = run.output.rstrip()
+    return "\n".join(
+        [*([said] if said else []), *(lines or ["no findings"]), times, counts]
+    ).rstrip()
+
+
+def _unlined(finding: Any) -> str:
+    return str(finding).split(": ", 1)[1]

@@ -1,0 +1,340 @@
+"""Running a program in child processes, once for each order and once under the race detector."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tilegen.emulator import job
+from tilegen.emulator.findings import Finding
+from tilegen.emulator.job import Argument, JobFile, Launch, Outcome, RawFinding
+from tilegen.emulator.lines import lines_of
+from tilegen.emulator.program import Program, compile
+from tilegen.emulator.toolchain import BANKS, PLAIN, RACES
+from tilegen.emulator.vocabulary import Vocabulary
+from tilegen.errors import LaunchError
+
+# The child watches its processor time itself; the parent only ends one that cannot.
+GRACE = 5.0
+
+
+@dataclass(frozen=True)
+class BankUse:
+    """How one line of the text uses the banks of shared memory.
+
+    Attributes
+    ----------
+    phases : int
+        Groups of lanes that the hardware serves together: a warp's 4-byte accesses are one, its
+        8-byte accesses two, its 16-byte accesses four.
+    conflicts : int
+        Cycles beyond one a phase.
+    """
+
+    phases: int
+    conflicts: int
+
+
+@dataclass(frozen=True)
+class EmulatorRun:
+    """What running a kernel text gave.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        Empty for a kernel without a fault.
+    arrays : tuple of ndarray
+        For each array argument, in order, its content after the launch (of the first order).
+    counts : mapping
+        Of the first run: switches, barriers, collectives, shared_bytes, races.
+    seconds : mapping
+        Processor time of the launch alone for each run, by the run's name.
+    compile_seconds : float
+        0 where the cache held the program.
+    output : str
+        What the kernel printed.
+    banks : mapping
+        Line of the text to how it uses the banks of shared memory; if asked for.
+    """
+
+    findings: tuple[Finding, ...]
+    arrays: tuple[npt.NDArray[Any], ...]
+    counts: dict[str, int]
+    seconds: dict[str, float]
+    compile_seconds: float
+    output: str = field(default="", repr=False)
+    banks: dict[int, BankUse] = field(default_factory=dict)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.findings)) or "no findings"
+
+
+def run_name(order: int, races: bool = False) -> str:
+    """What findings call a run."""
+    if races:
+        return "races"
+    return ("forward", "reverse")[order] if order < 2 else f"seed {order}"
+
+
+def run(
+    text: str | Program,
+    language: str | Vocabulary = "cuda",
+    *,
+    entry: str,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    args: Sequence[Argument] = (),
+    outputs: Sequence[int] = (),
+    shared_bytes: int = 0,
+    shared_limit: int = 0,
+    warp_size: int | None = None,
+    orders: Sequence[int] = (0, 1, 2),
+    races: bool = True,
+    timeout: float = 60.0,
+    loop_seconds: float = 2.0,
+    defines: Sequence[str] = (),
+    banks: bool = False,
+) -> EmulatorRun:
+    """Run a kernel text on this machine's processor and say what is wrong with it.
+
+    Parameters
+    ----------
+    text : str or Program
+        The source as the device's compiler would get it, or what ``compile`` made of it.
+    language : str or Vocabulary
+    entry : str
+        The kernel; for a template, the instance: ``"gemm<float, 8>"``.
+    grid, block : int or up to three ints
+        Blocks, and threads of a block.
+    args : sequence
+        Arrays and numbers, one for each parameter. Arrays are copied, never changed; the same array
+        given twice is one buffer. ``Buffer`` says more of an array; ``bytes`` is a structure.
+    outputs : sequence of int
+        Positions in ``args`` of which every element must be written exactly once. Race runs check it.
+    shared_bytes : int
+        Dynamic shared memory of the launch.
+    shared_limit : int
+        The device's bytes of shared memory for one block; 0: not checked.
+    warp_size : int, optional
+        Left out: the language's.
+    orders : sequence of int
+        0 runs threads forwards, 1 backwards, each other number is a seed.
+    races : bool
+        Whether one more run, in the first order, goes through the race detector.
+    timeout : float
+        Seconds of processor time for one run.
+    loop_seconds : float
+        Seconds of processor time for one thread between two barriers.
+    defines : sequence of str
+        Macros as ``NAME=VALUE``.
+    banks : bool
+        Whether the race run counts bank conflicts, line by line. It takes a few times as long then.
+
+    Raises
+    ------
+    CompileError
+        If the text does not compile, or there is no compiler.
+    LaunchError
+        If the arguments do not fit the kernel.
+    """
+    program = text if isinstance(text, Program) else compile(text, language, entry, defines)
+    if entry not in program.entries:
+        raise LaunchError(f"{entry!r} is not among the entries: {', '.join(program.entries)}")
+    if banks and not races:
+        raise LaunchError("bank conflicts are counted by the race run: races=False leaves it out")
+    if not orders:
+        raise LaunchError("no order is given; 0 runs threads forwards")
+    wrong = [n for n in outputs if not 0 <= n < len(args) or isinstance(args[n], (int, float))]
+    if wrong:
+        raise LaunchError(f"outputs: argument {wrong[0]} is not an array")
+    modes = {False: PLAIN, True: BANKS if banks else RACES}
+    built = program.executables([modes[False], modes[True]] if races else [modes[False]])
+    launch = Launch(
+        entry=program.entries.index(entry),
+        grid=job.sequence_of(grid, "grid"),
+        block=job.sequence_of(block, "block"),
+        arguments=tuple(args),
+        outputs=frozenset(outputs),
+        warp_size=warp_size or program.language.warp_size,
+        shared_bytes=shared_bytes,
+        shared_limit=shared_limit,
+        order=orders[0],
+        flags=0,
+        loop_seconds=loop_seconds,
+        timeout=timeout,
+    )
+    planned = [(order, False) for order in orders] + ([(orders[0], True)] if races else [])
+    gathered = _Gathered(list(program.findings))
+    for order, watched in planned:
+        flags = job.POISON | (job.DELAY if order != 1 else 0)
+        if watched:
+            flags |= job.RACES | (job.BANKS if banks else 0)
+        one = replace(launch, order=order, flags=flags)
+        # The race detector costs time that the kernel is not to blame for.
+        if watched:
+            one = replace(one, timeout=4 * timeout, loop_seconds=8 * loop_seconds)
+        gathered.add(run_name(order, watched), _child(built[modes[watched]], one, program))
+    return gathered.finish(program)
+
+
+@dataclass
+class _Child:
+    findings: list[Finding]
+    outcome: Outcome | None
+    output: str
+    banks: dict[int, BankUse] = field(default_factory=dict)
+
+
+def _child(executable: Path, launch: Launch, program: Program) -> _Child:
+    with JobFile(launch) as file:
+        number = file.file.fileno()
+        process = subprocess.Popen(
+            [str(executable), str(number)], pass_fds=(number,), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        killed = False
+        try:
+            said, _ = process.communicate(timeout=2 * launch.timeout + GRACE)
+        except subprocess.TimeoutExpired:
+            killed = True
+            process.kill()
+            said, _ = process.communicate()
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        outcome = None if killed else file.outcome()
+    output = said.decode("utf-8", "replace")
+    if outcome is not None:
+        found = _located(outcome.findings, executable, program)
+        return _Child(found, outcome, output, _banks(outcome, executable, program))
+    if killed:
+        lost = Finding("time-limit", f"the child was ended after {launch.timeout:g} s")
+    else:
+        lost = Finding("crash", _ended(process.returncode, output))
+    return _Child([lost], None, output)
+
+
+def _ended(status: int, output: str) -> str:
+    if status < 0:
+        return f"the child ended by {signal.Signals(-status).name}"
+    said = output.strip().splitlines()
+    return f"the child ended with status {status}" + (f": {said[-1]}" if said else "")
+
+
+def _located(found: Sequence[RawFinding], executable: Path, program: Program) -> list[Finding]:
+    # A return address belongs to the instruction before it.
+    addresses = {a - 1 for f in found for a in (f.address, f.other_address) if a}
+    lines = lines_of(executable, addresses, f"kernel{program.language.suffix}")
+    out: list[Finding] = []
+    for f in found:
+        if f.kind == "bad-argument" and not f.line and not f.address:
+            raise LaunchError(f.message)
+        line = f.line or lines.get(f.address - 1)
+        other = f.other_line or lines.get(f.other_address - 1)
+        told = Finding(f.kind, f.message, line, other_line=other, count=f.count)
+        if f.block is not None:
+            told = replace(told, block=f.block, thread=f.thread, warp=f.warp, lane=f.lane)
+        # One line of the text may be several places in the program.
+        same = [i for i, o in enumerate(out) if _place(o) == _place(told)]
+        if same:
+            out[same[0]] = replace(out[same[0]], count=out[same[0]].count + told.count)
+        else:
+            out.append(told)
+    return out
+
+
+def _banks(outcome: Outcome, executable: Path, program: Program) -> dict[int, BankUse]:
+    addresses = {site.address - 1 for site in outcome.banks if site.address}
+    lines = lines_of(executable, addresses, f"kernel{program.language.suffix}")
+    out: dict[int, BankUse] = {}
+    for site in outcome.banks:
+        line = site.line or lines.get(site.address - 1, 0)
+        known = out.get(line, BankUse(0, 0))
+        out[line] = BankUse(known.phases + site.phases, known.conflicts + site.conflicts)
+    return dict(sorted(out.items()))
+
+
+def _place(finding: Finding) -> tuple[str, int | None, int | None]:
+    return finding.kind, finding.line, finding.other_line
+
+
+@dataclass
+class _Gathered:
+    """Outcomes of several runs of one launch."""
+
+    findings: list[Finding]
+    first: Outcome | None = None
+    first_name: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+    output: str = ""
+    banks: dict[int, BankUse] = field(default_factory=dict)
+
+    def add(self, name: str, child: _Child) -> None:
+        for finding in child.findings:
+            self._add_finding(name, finding)
+        outcome = child.outcome
+        if outcome is None:
+            return
+        self.seconds[name] = outcome.seconds
+        self.banks = child.banks or self.banks
+        if self.first is None:
+            self.first, self.first_name, self.output = outcome, name, child.output
+        elif not child.findings and not any(self.first_name in f.runs for f in self.findings):
+            self._compare(name, outcome)
+
+    def _add_finding(self, name: str, finding: Finding) -> None:
+        for i, known in enumerate(self.findings):
+            if _place(known) == _place(finding):
+                self.findings[i] = replace(known, runs=tuple(dict.fromkeys((*known.runs, name))))
+                return
+        self.findings.append(replace(finding, runs=(name,)))
+
+    def _compare(self, name: str, outcome: Outcome) -> None:
+        assert self.first is not None
+        for number, array in outcome.arrays.items():
+            other = self.first.arrays[number]
+            if array.tobytes() == other.tobytes():
+                continue
+            differing = np.argwhere(_bits(array) != _bits(other))
+            at = tuple(int(i) for i in differing[0][: array.ndim])
+            self._add_finding(
+                name,
+                Finding(
+                    "order-dependent",
+                    f"argument {number} at {list(at)} is {array[at]} and {other[at]} in run "
+                    f"{self.first_name!r}",
+                ),
+            )
+            return
+
+    def finish(self, program: Program) -> EmulatorRun:
+        arrays = () if self.first is None else tuple(self.first.arrays.values())
+        counts = {} if self.first is None else self.first.counts
+        return EmulatorRun(
+            tuple(self.findings),
+            arrays,
+            counts,
+            self.seconds,
+            program.seconds,
+            self.output,
+            self.banks,
+        )
+
+
+def _bits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    # Bytes, so that NaN compares with itself; one more axis behind those of the array.
+    whole = np.ascontiguousarray(array)
+    return whole.view(np.uint8).reshape(*array.shape, array.itemsize)

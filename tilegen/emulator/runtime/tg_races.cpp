@@ -1,0 +1,397 @@
+// The race detector: vector clocks, and what was last done to each word of shared and global memory.
+//
+// The kernel text is compiled with -fsanitize=thread, whose calls before each access end in
+// tg_hooks.cpp, which asks here. Clocks count over the whole launch and never go back, which makes the
+// frequent case cheap: `block_floor` is a time before which everything in this block is ordered (its
+// last barrier of all threads), so only accesses since then need the vectors.
+//
+// Blocks run one after another, but on the device they run together: what an earlier block did to
+// global memory is ordered only if this block has acquired something which that block released.
+#include "tg_races.hpp"
+
+#include <stdio.h>
+
+namespace tg {
+
+uint32_t race_count;
+uint32_t block_begin = 1, block_floor = 1;
+uint32_t* clock_now;
+Shadows shared_shadows;
+
+namespace {
+
+constexpr uint32_t engines = 16;  // columns for asynchronous work, beside those of the threads
+
+// What one thread, or one synchronisation object, knows: for each thread, the clock up to which that
+// thread's work is ordered before it.
+struct Knowledge {
+  uint32_t* clocks;  // launch.threads + engines of them
+  uint32_t floor;    // rows are cleared lazily: valid if this is block_floor
+};
+struct SyncObject {
+  uint64_t key;
+  uint32_t* clocks;
+  Array<uint32_t> blocks;  // that released it
+};
+
+uint32_t width;
+uint32_t latest = 1;  // the latest time anyone has reached
+uint32_t block_number;
+Array<uint32_t> block_begins;  // for each block so far
+Array<uint8_t> block_known;    // 1: this block has acquired what that block released
+
+Array<Knowledge> knowledge;
+uint32_t engine_floor[engines], engine_now[engines], engine_next;
+bool engine_used;
+Array<Array<uint32_t>> fence_times;  // fence.proxy.async of each thread, ascending
+Array<uint32_t*> fenced;             // what each thread knew at its last memory fence
+Array<SyncObject> objects;
+Array<uint32_t> object_table;  // open addressing: index + 1 into objects
+Engine* running_engine;
+
+uint32_t* known_to(uint32_t thread) {
+  Knowledge& mine = knowledge[thread];
+  if (!mine.clocks) mine.clocks = static_cast<uint32_t*>(calloc(width, sizeof(uint32_t)));
+  if (mine.floor != block_floor) {
+    memset(mine.clocks, 0, launch.threads * sizeof(uint32_t));
+    memcpy(mine.clocks + launch.threads, engine_floor, sizeof engine_floor);
+    mine.floor = block_floor;
+  }
+  return mine.clocks;
+}
+
+struct Actor {
+  uint32_t id, clock;
+};
+Actor actor() {
+  if (running_engine)
+    return {launch.threads + running_engine->column, engine_now[running_engine->column]};
+  return {current->linear, clock_now[current->linear]};
+}
+uint32_t* actor_knows() {
+  return running_engine ? running_engine->clocks : known_to(current->linear);
+}
+
+bool block_ordered(uint32_t clock) {
+  uint32_t low = 0, high = block_begins.size;
+  while (high - low > 1) {
+    uint32_t middle = (low + high) / 2;
+    (block_begins[middle] <= clock ? low : high) = middle;
+  }
+  return low == block_number || block_known[low];
+}
+
+// Whether what `who` did at `clock` happens before what the acting thread does now.
+bool ordered(uint32_t who, uint32_t clock, uint32_t me) {
+  if (clock < block_begin) return block_ordered(clock);
+  if (who == me) return true;
+  if (who < launch.threads && clock < block_floor) return true;
+  return actor_knows()[who] >= clock;
+}
+
+void tell(const Place& at, const char* what, uint32_t other, uint32_t clock, uint32_t site) {
+  race_count++;
+  char where[128], who[64];
+  explain_address(reinterpret_cast<uintptr_t>(at.pointer), where, sizeof where);
+  if (clock < block_begin)
+    snprintf(who, sizeof who, "another block's thread %u", other);
+  else if (other >= launch.threads)
+    snprintf(who, sizeof who, "an asynchronous copy");
+  else
+    snprintf(who, sizeof who, "thread %u", other);
+  report_pair("data-race", site_of(at.line, at.pc), site, "%s at %s; the other is %s", what, where,
+              who);
+}
+
+void check_write_before(const Shadow& s, const Place& at, Touch touch, uint32_t me) {
+  if (!s.write_clock) return;
+  bool mine_atomic = touch == Touch::atomic;
+  if ((s.flags & Shadow::pending) && touch != Touch::pending)
+    tell(at, is_write(touch) ? "write into the destination of a copy in flight"
+                             : "read of the destination of a copy in flight",
+         s.writer, s.write_clock, s.write_site);
+  else if (!ordered(s.writer, s.write_clock, me) && !(mine_atomic && (s.flags & Shadow::atomic)))
+    tell(at, is_write(touch) ? "write after write" : "read after write", s.writer, s.write_clock,
+         s.write_site);
+}
+
+void touch_entry(Shadow& s, const Place& at, Touch touch, Actor me) {
+  if (!is_write(touch)) {
+    if (s.read_clock[0] == me.clock && s.reader[0] == me.id) return;
+    check_write_before(s, at, touch, me.id);
+    if (touch == Touch::async_read && (s.flags & Shadow::generic)) check_proxy(s, at, me.id);
+    // Of the readers, keep two that are not ordered with each other: a write that is ordered after
+    // the later of two ordered reads is ordered after both.
+    int slot = !s.read_clock[0] || ordered(s.reader[0], s.read_clock[0], me.id) ? 0 : 1;
+    s.read_clock[slot] = me.clock;
+    s.read_site[slot] = site_of(at.line, at.pc);
+    s.reader[slot] = uint16_t(me.id);
+    return;
+  }
+  check_write_before(s, at, touch, me.id);
+  for (int i = 0; i < 2; i++)
+    if (s.read_clock[i] && !ordered(s.reader[i], s.read_clock[i], me.id))
+      tell(at, "write after read", s.reader[i], s.read_clock[i], s.read_site[i]);
+  s.read_clock[0] = s.read_clock[1] = 0;
+  s.write_clock = me.clock;
+  s.write_site = site_of(at.line, at.pc);
+  s.writer = uint16_t(me.id);
+  uint16_t how = touch == Touch::pending  ? Shadow::pending
+                 : touch == Touch::atomic ? Shadow::generic | Shadow::atomic
+                                          : Shadow::generic;
+  if (me.id >= launch.threads) how |= Shadow::engine;
+  s.flags = uint16_t((s.flags & Shadow::split) | how);
+}
+
+// Where a key is, or would be, in the table.
+uint32_t slot_of(uint64_t key) {
+  uint32_t at = uint32_t(key * 0x9E3779B97F4A7C15ull >> 40) % object_table.size;
+  while (object_table[at] && objects[object_table[at] - 1].key != key)
+    at = at + 1 == object_table.size ? 0 : at + 1;
+  return at;
+}
+
+void rehash(uint32_t size) {
+  object_table.assign_zero(size);
+  for (uint32_t i = 0; i < objects.size; i++) object_table[slot_of(objects[i].key)] = i + 1;
+}
+
+// A word whose bytes were not all touched alike keeps one entry for each of them.
+Shadow* bytes_of(Shadows& area, uint32_t word) {
+  if (!area.bytes)
+    area.bytes = static_cast<Shadow*>(calloc(size_t(area.words_count) * 4, sizeof(Shadow)));
+  Shadow* bytes = area.bytes + size_t(word) * 4;
+  Shadow& whole = area.words[word];
+  if (!(whole.flags & Shadow::split)) {
+    for (int i = 0; i < 4; i++) bytes[i] = whole;
+    whole.flags |= Shadow::split;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void check_proxy(const Shadow& s, const Place& at, uint32_t me) {
+  if (s.writer >= launch.threads || s.write_clock < block_begin) return;
+  const Array<uint32_t>& fences = fence_times[s.writer];
+  const uint32_t known = s.writer == me ? ~0u : actor_knows()[s.writer];
+  for (uint32_t i = 0; i < fences.size; i++)
+    if (fences[i] >= s.write_clock && (fences[i] <= known || fences[i] < block_floor)) return;
+  race_count++;
+  char where[128];
+  explain_address(reinterpret_cast<uintptr_t>(at.pointer), where, sizeof where);
+  report_at("missing-proxy-fence", at.line, at.pc,
+            "the async proxy reads %s, which thread %u wrote without a fence.proxy.async between "
+            "the write and the synchronisation",
+            where, s.writer);
+}
+
+void touch(Shadows& area, const Place& at, size_t offset, uint32_t bytes, Touch how) {
+  Actor me = actor();
+  size_t end = offset + bytes;
+  Place place = at;
+  while (offset < end) {
+    uint32_t word = uint32_t(offset / 4), first = uint32_t(offset % 4);
+    uint32_t n = uint32_t(end - offset) < 4 - first ? uint32_t(end - offset) : 4 - first;
+    Shadow& whole = area.words[word];
+    if (n == 4 && !(whole.flags & Shadow::split)) {
+      touch_entry(whole, place, how, me);
+    } else {
+      Shadow* each = bytes_of(area, word);
+      for (uint32_t i = first; i < first + n; i++) {
+        place.pointer = static_cast<const uint8_t*>(at.pointer) + (word * 4 + i - (end - bytes));
+        touch_entry(each[i], place, how, me);
+      }
+      if (n == 4 && is_write(how)) {
+        whole = each[0];
+        whole.flags &= uint16_t(~Shadow::split);
+      }
+    }
+    offset += n;
+    place.pointer = static_cast<const uint8_t*>(at.pointer) + (offset - (end - bytes));
+  }
+}
+
+void end_pending(Shadows& area, size_t offset, uint32_t bytes) {
+  Actor me = actor();
+  for (size_t at = offset; at < offset + bytes; at++) {
+    Shadow& whole = area.words[at / 4];
+    Shadow& s = whole.flags & Shadow::split ? area.bytes[at] : whole;
+    s.flags &= uint16_t(~(Shadow::pending | Shadow::generic));
+    if (me.id >= launch.threads) s.flags |= Shadow::engine;
+    s.write_clock = me.clock;
+    s.writer = uint16_t(me.id);
+  }
+}
+
+void make_shadows(Shadows& area, size_t bytes) {
+  area.words_count = uint32_t((bytes + 3) / 4);
+  area.words = static_cast<Shadow*>(calloc(area.words_count, sizeof(Shadow)));
+}
+
+void races_begin_launch() {
+  width = launch.threads + engines;
+  clock_now = static_cast<uint32_t*>(calloc(launch.threads, sizeof(uint32_t)));
+  make_shadows(shared_shadows, shared_size);
+  knowledge.assign_zero(launch.threads);
+  fence_times.assign_zero(launch.threads);
+  fenced.assign_zero(launch.threads);
+  object_table.assign_zero(1024);
+}
+
+void races_begin_block() {
+  block_begin = block_floor = ++latest;
+  block_number = block_begins.size;
+  block_begins.push(block_begin);
+  block_known.clear();
+  block_known.assign_zero(block_begins.size);
+  for (uint32_t i = 0; i < launch.threads; i++) clock_now[i] = block_begin;
+  for (uint32_t i = 0; i < engines; i++) engine_floor[i] = engine_now[i] = 0;
+  for (Array<uint32_t>& fences : fence_times) fences.clear();
+  for (uint32_t*& clocks : fenced) free(clocks), clocks = nullptr;
+  memset(static_cast<void*>(shared_shadows.words), 0,
+         size_t(shared_shadows.words_count) * sizeof(Shadow));
+  // Objects in shared memory go with the block; those in global memory stay.
+  uint32_t kept = 0;
+  for (SyncObject& object : objects) {
+    bool in_block = !(object.key >> 32) || in_shared(reinterpret_cast<void*>(object.key));
+    if (in_block)
+      free(object.clocks), free(object.blocks.data);
+    else
+      objects[kept++] = object;
+  }
+  objects.size = kept;
+  rehash(object_table.size);
+}
+
+void join_block() {
+  if (engine_used)
+    for (uint32_t t = 0; t < launch.threads; t++) {
+      const uint32_t* clocks = known_to(t);
+      for (uint32_t i = 0; i < engines; i++)
+        if (clocks[launch.threads + i] > engine_floor[i]) engine_floor[i] = clocks[launch.threads + i];
+    }
+  block_floor = ++latest;
+  for (uint32_t i = 0; i < launch.threads; i++) clock_now[i] = block_floor;
+}
+
+void join_threads(Fiber** who, uint32_t count) {
+  if (count == 0) return;
+  uint32_t* all = known_to(who[0]->linear);
+  for (uint32_t i = 1; i < count; i++) {
+    const uint32_t* other = known_to(who[i]->linear);
+    for (uint32_t k = 0; k < width; k++) all[k] = other[k] > all[k] ? other[k] : all[k];
+  }
+  for (uint32_t i = 0; i < count; i++) all[who[i]->linear] = clock_now[who[i]->linear];
+  for (uint32_t i = 1; i < count; i++)
+    memcpy(known_to(who[i]->linear), all, width * sizeof(uint32_t));
+  ++latest;
+  for (uint32_t i = 0; i < count; i++) clock_now[who[i]->linear] = latest;
+}
+
+namespace {
+
+SyncObject* find_object(uint64_t key, bool make) {
+  uint32_t at = slot_of(key);
+  if (object_table[at]) return &objects[object_table[at] - 1];
+  if (!make) return nullptr;
+  if ((objects.size + 1) * 2 > object_table.size) {
+    rehash(object_table.size * 2);
+    at = slot_of(key);
+  }
+  SyncObject object = {};
+  object.key = key;
+  object.clocks = static_cast<uint32_t*>(calloc(width, sizeof(uint32_t)));
+  objects.push(object);
+  object_table[at] = objects.size;
+  return &objects[objects.size - 1];
+}
+
+}  // namespace
+
+void sync_release(uint64_t key) {
+  if (!launch.races) return;
+  SyncObject& object = *find_object(key, true);
+  const uint32_t* mine = actor_knows();
+  Actor me = actor();
+  for (uint32_t i = 0; i < width; i++)
+    if (mine[i] > object.clocks[i]) object.clocks[i] = mine[i];
+  if (me.clock > object.clocks[me.id]) object.clocks[me.id] = me.clock;
+  if (object.blocks.empty() || object.blocks[object.blocks.size - 1] != block_number)
+    object.blocks.push(block_number);
+  if (running_engine)
+    engine_now[running_engine->column] = ++latest;
+  else
+    clock_now[current->linear] = ++latest;
+}
+
+void sync_acquire(uint64_t key) {
+  if (!launch.races) return;
+  SyncObject* object = find_object(key, false);
+  if (!object) return;
+  uint32_t* mine = actor_knows();
+  for (uint32_t i = 0; i < width; i++)
+    if (object->clocks[i] > mine[i]) mine[i] = object->clocks[i];
+  for (uint32_t block : object->blocks) block_known[block] = 1;
+}
+
+void sync_forget(uint64_t key) {
+  if (!launch.races) return;
+  if (SyncObject* object = find_object(key, false)) {
+    memset(object->clocks, 0, width * sizeof(uint32_t));
+    object->blocks.clear();
+  }
+}
+
+void memory_fence() {
+  if (!launch.races || running_engine) return;
+  uint32_t*& clocks = fenced[current->linear];
+  if (!clocks) clocks = static_cast<uint32_t*>(malloc(width * sizeof(uint32_t)));
+  memcpy(clocks, known_to(current->linear), width * sizeof(uint32_t));
+  clocks[current->linear] = clock_now[current->linear];
+  clock_now[current->linear] = ++latest;
+}
+
+void atomic_sync(const void* pointer) {
+  if (!launch.races || running_engine) return;
+  uint64_t key = reinterpret_cast<uintptr_t>(pointer);
+  if (const uint32_t* clocks = fenced[current->linear]) {
+    SyncObject& object = *find_object(key, true);
+    for (uint32_t i = 0; i < width; i++)
+      if (clocks[i] > object.clocks[i]) object.clocks[i] = clocks[i];
+    if (object.blocks.empty() || object.blocks[object.blocks.size - 1] != block_number)
+      object.blocks.push(block_number);
+  }
+  sync_acquire(key);
+}
+
+void proxy_fence() {
+  if (!launch.races || running_engine) return;
+  Array<uint32_t>& fences = fence_times[current->linear];
+  uint32_t clock = clock_now[current->linear];
+  if (fences.empty() || fences[fences.size - 1] != clock) fences.push(clock);
+}
+
+void engine_snapshot(Engine& engine) {
+  if (!launch.races) return;
+  engine_used = true;
+  engine.column = engine_next++ % engines;
+  engine.clocks = static_cast<uint32_t*>(malloc(width * sizeof(uint32_t)));
+  memcpy(engine.clocks, known_to(current->linear), width * sizeof(uint32_t));
+  engine.clocks[current->linear] = clock_now[current->linear];
+  clock_now[current->linear] = ++latest;
+}
+
+void engine_begin(Engine& engine) {
+  if (!launch.races) return;
+  engine_now[engine.column] = ++latest;
+  running_engine = &engine;
+}
+
+void engine_end() {
+  if (!running_engine) return;
+  free(running_engine->clocks);
+  running_engine = nullptr;
+}
+
+}  // namespace tg
