@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from hypothesis import strategies as st
@@ -69,6 +69,10 @@ class Problem:
         Whether D is written over C.
     poison_c : bool
         Whether C is NaN (or the largest integer) where beta is 0.
+    poison_ab : bool
+        Whether A and B are NaN where alpha is 0.
+    specials : bool
+        Whether A, B and C hold a NaN and infinities here and there.
     seed : int
     """
 
@@ -82,6 +86,8 @@ class Problem:
     views: dict[str, View] = field(default_factory=dict)
     in_place: bool = False
     poison_c: bool = False
+    poison_ab: bool = False
+    specials: bool = False
     seed: int = 0
 
     def view(self, operand: str) -> View:
@@ -122,6 +128,19 @@ class Arrays:
     out: NDArray[Any]
     guard: NDArray[Any]
     extras: dict[str, NDArray[Any]]
+
+
+class Memory(Protocol):
+    """Where the arrays of a problem are put; left out, into memory filled around with NaN."""
+
+    def room(self, lead: int, size: int) -> tuple[NDArray[Any], int]:
+        """Bytes to put an array of ``size`` bytes in, and where it starts among them.
+
+        Its address lies ``lead`` bytes behind a multiple of 64, as far as the place allows it.
+        """
+
+    def filled(self, room: NDArray[Any], *, writes: bool) -> None:
+        """The array is in the room now; only D will be written."""
 
 
 def specs(backend: str, arch: str | Arch | None = None) -> st.SearchStrategy[TileSpec]:
@@ -260,7 +279,7 @@ def problems(what: KernelPlan | TileSpec, *, largest: int = 0) -> st.SearchStrat
     )
 
 
-def make_arrays(problem: Problem, spec: TileSpec) -> Arrays:
+def make_arrays(problem: Problem, spec: TileSpec, memory: Memory | None = None) -> Arrays:
     """The arrays of a problem, operands surrounded by NaN and D by a guard band."""
     rng = np.random.default_rng(problem.seed)
     p, count = problem, problem.batch
@@ -269,33 +288,51 @@ def make_arrays(problem: Problem, spec: TileSpec) -> Arrays:
     c_values = _values(rng, p, spec.types.c, (count or 1, p.m, p.n), "c")
     if p.poison_c and p.beta == 0:
         c_values[...] = np.nan if DTYPES[spec.types.c].is_float else DTYPES[spec.types.c].largest
+    if p.poison_ab and p.alpha == 0 and DTYPES[spec.types.a].is_float:
+        a_values[...], b_values[...] = np.nan, np.inf
+    if p.specials:
+        for values, kind in zip((a_values, b_values, c_values), "abc", strict=True):
+            if DTYPES[getattr(spec.types, kind)].is_float:
+                _sprinkle(rng, values)
     if count == 0:
         a_values, b_values, c_values = a_values[:0], b_values[:0], c_values[:0]
     in_place = p.in_place and spec.types.c == spec.types.d and spec.layout.c == spec.layout.d
-    a, _ = _place(a_values, spec.types.a, spec.layout.a, p.view("a"), count)
-    b, _ = _place(b_values, spec.types.b, spec.layout.b, p.view("b"), count)
+    a, _ = _place(a_values, spec.types.a, spec.layout.a, p.view("a"), count, memory=memory)
+    b, _ = _place(b_values, spec.types.b, spec.layout.b, p.view("b"), count, memory=memory)
     d_values = c_values if in_place else np.full_like(c_values, SENTINEL % 100)
-    out, guard = _place(d_values, spec.types.d, spec.layout.d, p.view("d"), count, SENTINEL)
+    out, guard = _place(
+        d_values, spec.types.d, spec.layout.d, p.view("d"), count, SENTINEL, memory, writes=True
+    )
     c: NDArray[Any] | None = None
     if in_place:
         c = out
     elif p.beta != 0 or p.poison_c:
-        c, _ = _place(c_values, spec.types.c, spec.layout.c, p.view("c"), count)
+        c, _ = _place(c_values, spec.types.c, spec.layout.c, p.view("c"), count, memory=memory)
     extras: dict[str, NDArray[Any]] = {}
     for step in spec.epilogue:
         if step.op in ("bias", "scale"):
             length = p.m if step.along == "m" else p.n
             each = count if count is not None and p.seed % 2 else 1
             values = _values(rng, p, operand_type(spec, step.op), (each, 1, length), step.op)
-            vectors = values[:, 0].astype(DTYPES[operand_type(spec, step.op)].numpy)
+            kind = operand_type(spec, step.op)
+            placed, _ = _place(values, kind, "row", p.view(step.op), each, memory=memory)
+            vectors = placed[:, 0]
             # One vector for each batch, or one for all of them.
             extras[step.op] = vectors if count is not None and p.seed % 2 else vectors[0]
         elif step.op == "residual":
             values = _values(rng, p, operand_type(spec, "residual"), (count or 1, p.m, p.n), "c")
             values = values[:0] if count == 0 else values
             kind = operand_type(spec, "residual")
-            extras["residual"], _ = _place(values, kind, spec.layout.d, View(), count)
+            view = p.view("residual")
+            extras["residual"], _ = _place(values, kind, spec.layout.d, view, count, memory=memory)
     return Arrays(a, b, c, out, guard, extras)
+
+
+def _sprinkle(rng: np.random.Generator, values: NDArray[Any]) -> None:
+    """A NaN and infinities of either sign at a few places."""
+    if values.size:
+        for special in (np.nan, np.inf, -np.inf):
+            values.flat[rng.integers(0, values.size, 1 + values.size // 1000)] = special
 
 
 def _values(
@@ -324,6 +361,9 @@ def _place(
     view: View,
     batch: int | None,
     fill: float = float("nan"),
+    memory: Memory | None = None,
+    *,
+    writes: bool = False,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """The values as a view into a larger array that is filled with ``fill``; view and array."""
     dtype = DTYPES[kind]
@@ -341,20 +381,28 @@ def _place(
         if view.broadcast == "all" or (view.broadcast == "rows") != slow_is_rows:
             turned = turned[:, :, :1]
     ld = -(-(turned.shape[2] + view.pad) // view.multiple) * view.multiple
-    size = turned.shape[0] * (turned.shape[1] * ld) + view.offset + 64
-    # Aligned to 64 bytes, so that `offset` alone decides the alignment.
-    room = np.full(size * dtype.bytes + 64, 0, np.uint8)
-    lead = -room.ctypes.data % 64
-    store = room[lead : lead + size * dtype.bytes].view(dtype.numpy)
+    if memory is None:
+        size = turned.shape[0] * (turned.shape[1] * ld) + view.offset + 64
+        # Aligned to 64 bytes, so that `offset` alone decides the alignment.
+        room = np.full(size * dtype.bytes + 64, 0, np.uint8)
+        lead = -room.ctypes.data % 64
+        store, start = room[lead : lead + size * dtype.bytes].view(dtype.numpy), view.offset
+    else:
+        # Exactly to the last element: what lies behind it is not the operand's.
+        size = turned.size and ((turned.shape[0] * turned.shape[1] - 1) * ld + turned.shape[2])
+        room, first = memory.room(view.offset * dtype.bytes, size * dtype.bytes)
+        store, start = room.view(dtype.numpy), first // dtype.bytes
     store[...] = fill
     stride = store.itemsize
     inner = np.lib.stride_tricks.as_strided(
-        store[view.offset :],
+        store[start:],
         turned.shape,
         (turned.shape[1] * ld * stride, ld * stride, stride),
         writeable=True,
     )
     inner[...] = turned.astype(dtype.numpy)
+    if memory is not None:
+        memory.filled(room, writes=writes)
     wide = (
         np.broadcast_to(inner, (count, slow, fast)) if inner.shape != (count, slow, fast) else inner
     )
@@ -378,12 +426,19 @@ def reference(
     a, b = arrays.a.astype(wide), arrays.b.astype(wide)
     shape = arrays.out.shape
     use_ab = problem.alpha != 0 and problem.k > 0
-    product: NDArray[Any] = a @ b if use_ab else np.zeros(shape, wide)
-    size: NDArray[Any] = np.abs(a) @ np.abs(b) if use_ab else np.zeros(shape, wide)
-    value, magnitude = problem.alpha * product, abs(problem.alpha) * size
+    product: NDArray[Any] = np.zeros(shape, wide)
+    size: NDArray[Any] = np.zeros(shape, wide)
+    if use_ab:
+        with np.errstate(invalid="ignore", over="ignore"):
+            product, size = a @ b, np.abs(a) @ np.abs(b)
+    with np.errstate(invalid="ignore"):
+        # Without a product nothing is scaled, not even by an alpha of NaN.
+        value = problem.alpha * product if use_ab else product
+    magnitude = abs(problem.alpha) * size if use_ab else size
     if problem.beta != 0:
         assert c is not None
-        value = value + problem.beta * c
+        with np.errstate(invalid="ignore"):
+            value = value + problem.beta * c
         magnitude = magnitude + abs(problem.beta) * np.abs(c)
     return value, magnitude
 
@@ -444,7 +499,7 @@ def _silu(x: NDArray[Any]) -> NDArray[Any]:
 ACTIVATIONS = {"gelu": _gelu, "gelu_tanh": _gelu_tanh, "silu": _silu}
 
 
-def check_problem(kernel: Kernel, problem: Problem) -> Outcome:
+def check_problem(kernel: Kernel, problem: Problem, memory: Memory | None = None) -> Outcome:
     """Run the kernel on the problem and compare every element.
 
     Integer values must be exact (unless the epilogue or a fractional scalar rounds); random ones
@@ -456,7 +511,7 @@ def check_problem(kernel: Kernel, problem: Problem) -> Outcome:
         Names the first wrong element and its owner.
     """
     plan, spec = kernel.plan, kernel.plan.spec
-    arrays = make_arrays(problem, spec)
+    arrays = make_arrays(problem, spec, memory)
     c_before = None if arrays.c is None else arrays.c.astype(np.float64)
     before = arrays.guard.copy()
     call: dict[str, Any] = {
@@ -471,6 +526,8 @@ def check_problem(kernel: Kernel, problem: Problem) -> Outcome:
     _check_guard(arrays, before, spec)
     acc, compute, out = (DTYPES[t] for t in (spec.types.acc, compute_type(spec), spec.types.d))
     soft = {"gelu", "gelu_tanh", "silu"} & {s.op for s in spec.epilogue}
+    # A sum that is infinite or missing must be met as it is, and has no bound.
+    magnitude = np.where(np.isfinite(magnitude), magnitude, 0.0)
     largest_sum = float(np.max(magnitude)) if magnitude.size else 0.0
     exact = (
         (problem.values != "normal" or not _reads_fractions(problem, spec))
@@ -479,25 +536,32 @@ def check_problem(kernel: Kernel, problem: Problem) -> Outcome:
     )
     rounds = growth(plan.instruction.family, problem.k if acc.is_float else 0)
     slack = rounds * compute.roundoff * magnitude
-    want, slack = apply_epilogue(
-        spec, value, np.zeros_like(value) if exact else slack, arrays.extras
-    )
-    if exact:
-        want, bound = rounded(want, out), np.zeros(want.shape)
-    else:
-        want, bound = _within(want, slack, out)
+    with np.errstate(invalid="ignore", over="ignore"):
+        want, slack = apply_epilogue(
+            spec, value, np.zeros_like(value) if exact else slack, arrays.extras
+        )
+        if exact:
+            want, bound = rounded(want, out), np.zeros(want.shape)
+        else:
+            want, bound = _within(want, slack, out)
     got = got_array.astype(np.float64)
     with np.errstate(invalid="ignore"):
         error = np.where(got == want, 0.0, got - want)
+    # An infinite or missing result must be met as it is.
+    bound = np.where(np.isfinite(want), bound, 0.0)
     # A result that may round beyond the largest value of its type may be infinite.
-    over = np.isinf(got) & (got * want > 0) & (np.abs(want) + bound >= out.largest)
+    over = (
+        np.isinf(got) & (got * want > 0) & np.isfinite(want) & (np.abs(want) + bound >= out.largest)
+    )
     error = np.where(over, 0.0, error)
     wrong = ~(np.abs(error) <= bound) & ~(np.isnan(got) & np.isnan(want))
     if wrong.any():
         raise _first_wrong(plan, problem, got, want, bound, wrong)
     if exact or not got.size:
         return Outcome(0.0, 0.0, got.size, entry, exact=True)
-    share = error / bound
+    share = error[np.isfinite(want)] / bound[np.isfinite(want)]
+    if not share.size:
+        return Outcome(0.0, 0.0, got.size, entry, exact=True)
     return Outcome(
         float(np.max(np.abs(share))), float(np.mean(share)), got.size, entry, exact=False
     )

@@ -42,6 +42,11 @@ class HostSession:
         low, high = operand.span
         if high == low:
             return operand._replace(handle=None)
+        if self._in_place:
+            # A view is given as its owner's memory and an offset, as on a device that copies nothing.
+            first, last = _memory(array)
+            if (operand.address - first) % array.itemsize == 0:
+                low, high = min(first, low), max(last, high)
         start = operand.address - low
         if self._in_place:
             handle = binding().SVM(_bytes_at(low, high - low))
@@ -201,6 +206,17 @@ def _is_plain(array: np.ndarray) -> bool:
     """Whether the binding takes the array itself, several times faster than its bytes."""
     flags = array.flags
     return bool(flags.forc and flags.writeable and array.size and array.dtype.kind in "fiu")
+
+
+def _memory(array: np.ndarray) -> tuple[int, int]:
+    """Addresses of the first and behind the last byte of the memory that the array is a view of."""
+    owner, base = array, array.base
+    while base is not None:
+        if isinstance(base, np.ndarray):
+            owner = base
+        base = getattr(base, "base", None)
+    first, last = np.lib.array_utils.byte_bounds(owner)
+    return int(first), int(last)
 
 
 def _bytes_at(address: int, count: int) -> np.ndarray:

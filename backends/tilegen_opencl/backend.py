@@ -13,6 +13,7 @@ from tilegen.spec import TileSpec
 
 if TYPE_CHECKING:
     from tilegen.build import KernelBinary
+    from tilegen.mutation.language import Support
     from tilegen.render import KernelSource
 
     from .device import OpenCLDevice
@@ -89,9 +90,15 @@ class OpenCLBackend:
         )
 
     def compile(self, source: KernelSource, toolchain: Toolchain) -> KernelBinary:
-        return cast("OpenCLDevice", toolchain.device).compile(source)
+        return cast("OpenCLDevice", toolchain.device).compile(source, toolchain.flags)
 
     def launch_header(self, source: KernelSource) -> str:
         from .launch_header import launch_header
 
         return launch_header(source)
+
+    def mutation(self) -> Support:
+        """What ``tilegen mutate`` needs of OpenCL C."""
+        from .mutation import support
+
+        return support()

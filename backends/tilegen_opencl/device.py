@@ -78,7 +78,7 @@ class OpenCLDevice:
     def toolchain(self) -> Toolchain:
         return Toolchain("OpenCL", f"{self.driver} for {self.name}", device=self)
 
-    def compile(self, source: KernelSource) -> KernelBinary:
+    def compile(self, source: KernelSource, flags: str = "") -> KernelBinary:
         """Build the text for this device; raises ``CompileError`` where it lacks what the plan needs."""
         if lacks := "; ".join(self._lacks(source)):
             raise CompileError(f"{self.name} cannot run {source.name}: {lacks}")
@@ -87,6 +87,7 @@ class OpenCLDevice:
         options = build_options(source.plan.instruction) or (
             self.flags if lanes_needed(source.plan) else ""
         )
+        options = f"{options} {flags}".strip()
         # The plain binding: tilegen's own cache knows the text, and pyopencl's would hide the log.
         program = cl._cl._Program(self.context, source.text)
         try:

@@ -61,9 +61,9 @@ class OclgrindDevice(OpenCLDevice):
             return Toolchain("OpenCL", missing=missing() or "oclgrind is not among the platforms")
         return super().toolchain()
 
-    def compile(self, source: KernelSource) -> KernelBinary:
+    def compile(self, source: KernelSource, flags: str = "") -> KernelBinary:
         with _quiet():
-            return super().compile(source)
+            return super().compile(source, flags)
 
     def load(self, binary: KernelBinary) -> WatchedProgram:  # type: ignore[override]
         if self.handle is None:

@@ -17,6 +17,7 @@ from contract.enrolled import Target, cases, float_cases, kernel
 import tilegen as tg
 from tilegen.bounds import BIAS_SIGMAS
 from tilegen.dtypes import DTYPES
+from tilegen.mutation.checks import Apart, check_far
 from tilegen.testing import (
     Problem,
     View,
@@ -33,7 +34,7 @@ Array = np.ndarray[Any, Any]
 
 
 def views(view: View) -> dict[str, View]:
-    return dict.fromkeys("abcd", view)
+    return dict.fromkeys((*"abcd", "bias", "scale", "residual"), view)
 
 
 def dtype(target: Target, operand: str) -> np.dtype[Any]:
@@ -381,6 +382,15 @@ def test_huge_strides(target: Target, name: str, operand: str, ld: int) -> None:
     got = k(arrays["a"], arrays["b"], arrays["c"], beta=2, out=arrays["d"])
     assert got is arrays["d"]
     assert np.array_equal(got, want)
+
+
+@cases("plain", "batched_bias", "batched_scale")
+@pytest.mark.parametrize("apart", ["rows", "batches", "start"])
+def test_everything_far_apart(target: Target, name: str, apart: Apart) -> None:
+    """Rows, batches and the first element beyond 2**31 elements, vectors and the residual too."""
+    if target.device.arch.kind != "cpu":
+        pytest.skip(f"{target.device.name} copies host arrays, and 8 GiB each are too many")
+    check_far(kernel(target, name), apart)
 
 
 # Refusals

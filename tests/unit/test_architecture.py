@@ -20,7 +20,7 @@ ORDER = [
     "interrupt", "errors", "files", "dtypes", "layout", "hardware", "spec_faults", "spec",
     "dataflow", "entries", "plan", "rules", "backend", "host_arrays", "registry", "tiling",
     "bounds", "lower", "render", "arguments", "kernel", "build", "emulator", "testing", "verify",
-    "report", "draw", "choose", "bench", "__init__", "cli", "__main__",
+    "mutation", "report", "draw", "choose", "bench", "__init__", "cli", "__main__",
 ]  # fmt: skip
 
 

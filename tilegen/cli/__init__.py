@@ -31,6 +31,7 @@ from tilegen.cli.failures import (
     say,
     tell,
 )
+from tilegen.cli.mutating import mutate
 from tilegen.cli.starting import init
 
 app = typer.Typer(
@@ -43,7 +44,7 @@ app = typer.Typer(
 cache_app = typer.Typer(rich_markup_mode=None, help="The disk cache of compiled kernels.")
 app.add_typer(cache_app, name="cache")
 
-for command in (init, choose, build, plan, diff, verify, bench, emulate, targets, schema):
+for command in (init, choose, build, plan, diff, verify, bench, mutate, emulate, targets, schema):
     app.command()(command)
 cache_app.command("path")(cache_where)
 cache_app.command("size")(cache_size)

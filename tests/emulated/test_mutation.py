@@ -1,0 +1,226 @@
+"""The verdicts on mutants, on a device that runs here: each way in which a kernel may fall, and a sample."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import tilegen as tg
+from tilegen import registry
+from tilegen.backend import Device
+from tilegen.cli import run as tilegen
+from tilegen.cli.mutating import corpus
+from tilegen.errors import BackendError, SpecError, VerifyError
+from tilegen.mutation import mutate
+from tilegen.mutation.explained import read
+from tilegen.mutation.journal import Journal
+from tilegen.mutation.language import Support
+from tilegen.mutation.pool import CRASHED, TIMED_OUT, Pool, Verdict
+from tilegen.mutation.problems import trials
+from tilegen.mutation.report import table, text, to_dict
+from tilegen.mutation.run import gathered, support_of
+from tilegen.mutation.worker import (
+    ASSERTED,
+    COMPILES_NOT,
+    REFUSED,
+    STRAY,
+    SURVIVED,
+    UNFIT,
+    WRONG,
+    Task,
+)
+from tilegen.render import KernelSource
+
+SPEC = tg.TileSpec(block=(8, 32, 4), warp=(8, 16), pins={"opencl": {"form": "vector_fragment"}})
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    found = [d for d in registry.get("opencl").devices() if d.arch.kind == "cpu"]
+    if not found:
+        pytest.skip("no OpenCL device of this machine's processor is here")
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def source(device: Device) -> KernelSource:
+    return tg.emit(tg.lower(SPEC, "opencl", device.arch))
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with Pool(1) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def judge(pool: Pool, source: KernelSource, device: Device):
+    (_, sound), = pool.run([("", Task(source, None, device.selector, 60.0))])  # fmt: skip
+    assert sound.kind == SURVIVED
+    assert len(sound.taken) > len(trials(source.plan))
+
+    def judge(old: str, new: str, seconds: float = 5.0) -> Verdict:
+        assert old in source.text
+        changed = source.text.replace(old, new)
+        ((mark, verdict),) = pool.run(
+            [(old, Task(source, changed, device.selector, seconds, sound.taken))]
+        )
+        assert mark == old
+        return verdict
+
+    return judge
+
+
+STORED = "d + row * ldd + col"
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        (COMPILES_NOT, "const long row0 =", "const long row_ ="),
+        (ASSERTED, "ROWS = ", "ROWS = 1 + "),
+        (WRONG, "alpha == 0 ? 0 : K", "0"),
+        (STRAY, STORED, f"{STORED} - 40000"),
+        (CRASHED, STORED, f"{STORED} + 1000000000"),
+        (REFUSED, "THREADS, 1, 1", "THREADS + 1, 1, 1"),
+        (TIMED_OUT, "k0 < k_end; k0 += BLOCK_K", "k0 < k_end; k0 += 0"),
+        (SURVIVED, "TILE_GROUP = 8", "TILE_GROUP = 7"),
+    ],
+)
+def test_verdicts(judge, kind: str, old: str, new: str) -> None:
+    verdict = judge(old, new)
+    assert (verdict.kind, verdict.detail) == (kind, verdict.detail)
+    assert verdict.detail or kind == SURVIVED
+
+
+def test_a_process_that_ended_is_replaced(judge) -> None:
+    assert judge(STORED, f"{STORED} + 1000000000").kind == CRASHED
+    assert judge("TILE_GROUP = 8", "TILE_GROUP = 9").kind == SURVIVED
+
+
+def test_an_unchanged_text_that_fails_is_refused(source, device, pool: Pool) -> None:
+    broken = replace(source, text=source.text.replace("beta != 0", "beta == 0"))
+    ((_, verdict),) = pool.run([("", Task(broken, None, device.selector, 60.0))])
+    assert verdict.kind in (UNFIT, CRASHED)
+
+
+def test_nothing_is_mutated_where_the_text_fails(device, monkeypatch) -> None:
+    from tilegen.mutation import run
+
+    def emit(plan):
+        good = tg.emit(plan)
+        return replace(good, text=good.text.replace("alpha == 0 ? 0 : K", "K > 5 ? 5 : K"))
+
+    monkeypatch.setattr(run, "emit", emit)
+    with pytest.raises(VerifyError, match="nothing was mutated"):
+        mutate([SPEC], "opencl", device, sample=1, jobs=1)
+
+
+def test_a_sample_is_killed_or_explained(device, tmp_path: Path, capsys) -> None:
+    """The same one each time, over the whole corpus; its report in all three forms."""
+    cores = len(os.sched_getaffinity(0))
+    result = mutate(corpus("opencl"), "opencl", device, sample=25, seed=0, jobs=min(2, cores))
+    assert len(result.judged) == 25
+    assert [str(one.mutant) for one in result.unexplained] == []
+    assert result.rate() > 0.7
+    said = to_dict(result)
+    assert json.loads(json.dumps(said))["mutants"] == 25
+    assert f"{len(result.judged)} mutants" in text(result)
+    assert "| all | all | 25 |" in table(result)
+
+
+def test_verdicts_are_kept_and_found_again(source, device, tmp_path: Path) -> None:
+    kept = Verdict(WRONG, "D[0, 0]", 0.25)
+    Journal(tmp_path / "v").keep("text", source, device, "native", kept)
+    again = Journal(tmp_path / "v")
+    assert again.find("text", source, device, "native") == kept
+    assert again.find("other", source, device, "native") is None
+    assert again.find("text", source, device, "races") is None
+    (tmp_path / "v").write_text("{}\n")
+    with pytest.raises(SpecError, match="line 1: it is no verdict"):
+        Journal(tmp_path / "v")
+
+
+def lines_of(template: str) -> list[str]:
+    """The lines of a template that hold no Jinja, stripped, without the shortest."""
+    folder = files("tilegen_templates") / "opencl"
+    lines = (line.strip() for line in (folder / template).read_text().splitlines())
+    return [line for line in lines if len(line) > 6 and "{" + "{" not in line and "{%" not in line]
+
+
+@pytest.mark.parametrize(
+    "template",
+    sorted(
+        p.name for p in (files("tilegen_templates") / "opencl").iterdir() if p.name.endswith(".j2")
+    ),
+)
+def test_the_corpus_holds_every_statement_of_every_template(template: str, device) -> None:
+    texts = _corpus_texts(device)
+    absent = [line for line in lines_of(template) if not any(line in text for text in texts)]
+    assert absent == []
+
+
+def _corpus_texts(device: Device) -> list[str]:
+    return [tg.emit(tg.lower(spec, "opencl", device.arch)).text for spec in corpus("opencl")]
+
+
+def test_every_barrier_and_every_test_of_alpha_and_beta_has_mutants(device) -> None:
+    support = support_of("opencl")
+    sources = [tg.emit(tg.lower(spec, "opencl", device.arch)) for spec in corpus("opencl")]
+    found = {mutant for place in gathered(sources, support).values() for _, mutant in place}
+    for code in ("barrier(CLK_LOCAL_MEM_FENCE);", "alpha == 0 ? 0 : K", "if (beta != 0)"):
+        assert [m for m in found if code in m.before], code
+
+
+def test_a_backend_without_a_language_is_refused() -> None:
+    class Bare:
+        name = "bare"
+
+    registry.register(Bare())  # type: ignore[arg-type]
+    try:
+        with pytest.raises(BackendError, match="describes no language"):
+            support_of("bare")
+    finally:
+        registry._added.pop("bare")
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ('before = "x"', "reason is missing"),
+        ('reason = "r"\nkind = "luck"', "luck"),
+        ('reason = "r"\nline = 3', "'line' is not a known key"),
+        ('reason = "r"\nbefore = "("', "no regular expression"),
+    ],
+)
+def test_explanations_that_are_none(tmp_path: Path, entry: str, says: str) -> None:
+    file = tmp_path / "explained.toml"
+    file.write_text(f"[[explained]]\n{entry}\n")
+    with pytest.raises(SpecError, match=says):
+        read(file)
+
+
+def test_every_explanation_of_opencl_is_read() -> None:
+    support: Support = support_of("opencl")
+    assert all(len(e.reason) > 20 for e in read(support.explained))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["mutate", "--corpus"],
+        ["mutate", "--backend", "opencl"],
+        ["mutate", "x.toml", "--corpus", "--backend", "opencl"],
+        ["mutate", "nowhere.toml", "--backend", "opencl"],
+        ["mutate", "--corpus", "--backend", "opencl", "--arch", "vax"],
+    ],
+)
+def test_wrong_requests_are_one_sentence_and_status_2(arguments: list[str], capsys) -> None:
+    assert tilegen(arguments) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
