@@ -18,6 +18,9 @@ MOST_CALLS = 200
 LEAST_ROUNDS, MOST_ROUNDS = 5, 30
 # Calls that wake a thread pool, or fill a queue, before the clock starts; long calls need none.
 LEAD_SECONDS = 20e-3
+# OpenBLAS's threads spin for 2**26 cycles after a call (THREAD_TIMEOUT in its Makefile.rule), some 26 ms,
+# and would share the cores with whoever comes next.
+SETTLE_SECONDS = 40e-3
 
 
 @dataclass
@@ -79,6 +82,8 @@ def measure(
 
     def sample(runner: Runner, count: int, lead: int) -> Timing:
         calls = runner.calls(sets, list(itertools.islice(turns, count + lead)))
+        if bench.clock == "wall" and len(runners) > 1:
+            time.sleep(SETTLE_SECONDS)
         return bench.time(calls, lead)
 
     first = {r.name: sample(r, 1, 1).seconds for r in runners}
