@@ -22,6 +22,9 @@ from tilegen.dtypes import DTYPES
 from tilegen.errors import BackendError, PlanError
 
 NAMED = os.environ.get("TILEGEN_TEST_DEVICE", "")
+# Types beside a form's first pass through the same code but for their loads and stores, so that two
+# specs or one show those; with this set, every target takes every spec.
+DEEP = bool(os.environ.get("TILEGEN_TEST_DEEP"))
 # The eight layouts of A, B, C and D in which every choice of any three of them stands: d = a ^ b ^ c.
 EIGHT = [f"{i:03b}" + str(f"{i:03b}".count("1") % 2) for i in range(8)]
 SPECS: dict[str, dict[str, Any]] = {
@@ -93,6 +96,19 @@ class Target:
     def in_full(self) -> bool:
         """Whether every spec is run: for the first types of a form."""
         return self.types == self.form.types(self.device.arch)[0]
+
+    @property
+    def usual(self) -> bool:
+        """Whether its types are ones that stand for their kin: equal, into their own or their sum's."""
+        t, d = self.types, self.output[1]
+        return t.a == t.b != "u8" and d in (t.a, "s32") and self.instruction != "mad_s32"
+
+    def some(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Which of these specs are run: all of them, two or one."""
+        if self.in_full or DEEP:
+            return names
+        wanted = ("odd_tiles", "batched_scale") if self.usual else ("plain",)
+        return tuple(n for n in names if n in wanted) or names[:1]
 
     def has(self, op: str) -> bool:
         """Whether its epilogue offers the step: one of whole numbers has only steps that stay whole."""
@@ -205,18 +221,13 @@ def is_float(target: Target | None) -> bool:
     return target is None or DTYPES[target.types.a].is_float
 
 
-# Types beside f32 pass through the same code but for their loads and stores: fewer specs show those.
-BRIEF = ("plain", "odd_tiles", "batched_bias", "batched_scale")
-
-
 def _cases(names: tuple[str, ...], wanted: Callable[[Target | None], bool]) -> pytest.MarkDecorator:
     out = []
     for parameter in TARGETS:
         target = parameter.values[0]
         if not wanted(target):  # type: ignore[arg-type]
             continue
-        some = [n for n in names if n in BRIEF] or list(names[:1])
-        for name in names if target is None or target.in_full else some:  # type: ignore[union-attr]
+        for name in names if target is None else target.some(names):  # type: ignore[union-attr]
             out.append(
                 pytest.param(target, name, id=f"{parameter.id}-{name}", marks=parameter.marks)
             )
