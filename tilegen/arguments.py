@@ -277,7 +277,8 @@ def scalar(kind: DType, name: str, value: Any) -> np.generic[Any]:
     if not kind.is_float and not number.is_integer():
         raise LaunchError(f"{name} = {value} is not whole, and it is taken in {kind.name}")
     if not kind.is_float and abs(number) > kind.largest:
-        raise LaunchError(f"{name} = {value} does not fit in {kind.name}")
+        limit = int(kind.largest)
+        raise LaunchError(f"{name} = {value} is beyond what {kind.name} takes here, +-{limit}")
     held: np.generic[Any]
     if abs(number) <= kind.largest or math.isinf(number):
         held = kind.numpy.type(number if kind.is_float else int(number))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from numbers import Integral
 from typing import Any
 
 from tilegen import registry
@@ -15,6 +17,7 @@ from tilegen.plan import KernelPlan
 from tilegen.spec import Layouts, TileSpec, Types
 
 Shape = tuple[int, int, int]
+LARGEST = 2**63
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,9 @@ class Choice:
     plan: KernelPlan
     seconds: float
 
+    def __repr__(self) -> str:
+        return f"<Choice {self.plan.name}: {1e6 * self.seconds:.3g} us expected>"
+
 
 def choose(
     shape: Shape,
@@ -41,7 +47,7 @@ def choose(
     layout: Layouts | Mapping[str, str] | None = None,
     backend: str = "opencl",
     arch: str | Arch | None = None,
-    batch: int = 1,
+    batch: int | None = None,
     tiles: Iterable[Mapping[str, Any]] | None = None,
     **more: Any,
 ) -> TileSpec:
@@ -55,12 +61,12 @@ def choose(
         As in a spec.
     arch : str or Arch, optional
         Left out: as for :func:`tilegen.lower`.
-    batch : int
-        Products of one launch.
+    batch : int, optional
+        Products of one launch; the spec then has ``batch = "strided"``. Left out: one, unbatched.
     tiles : iterable of mapping, optional
         Candidates (``block``, ``warp``, and what else a spec may say) instead of the backend's.
     **more
-        Further keys of every candidate's spec (``name``, ``epilogue``, ``batch``, ``pins``).
+        Further keys of every candidate's spec (``name``, ``epilogue``, ``pins``).
 
     Returns
     -------
@@ -78,7 +84,7 @@ def choose(
     Examples
     --------
     >>> choose((4096, 4096, 4096), backend="opencl", arch="gpu").block
-    (128, 128, 16)
+    (256, 128, 16)
     """
     ranked = choices(
         shape, types=types, layout=layout, backend=backend, arch=arch, batch=batch, tiles=tiles,
@@ -94,7 +100,7 @@ def choices(
     layout: Layouts | Mapping[str, str] | None = None,
     backend: str = "opencl",
     arch: str | Arch | None = None,
-    batch: int = 1,
+    batch: int | None = None,
     tiles: Iterable[Mapping[str, Any]] | None = None,
     **more: Any,
 ) -> list[Choice]:
@@ -102,10 +108,13 @@ def choices(
 
     Parameters as for :func:`choose`.
     """
-    if len(shape) != 3 or any(isinstance(e, bool) or not isinstance(e, int) for e in shape):
+    if not isinstance(shape, Sequence) or len(shape) != 3 or not all(map(_is_whole, shape)):
         raise SpecError(f"shape = {shape!r}: three whole numbers are needed, M, N and K")
-    if min(*shape, batch) < 0:
-        raise SpecError(f"shape = {shape!r}, batch = {batch}: none may be negative")
+    if batch is not None and not _is_whole(batch):
+        raise SpecError(f"batch = {batch!r}: a whole number is needed")
+    count = 1 if batch is None else int(batch)
+    if not 0 <= min(*shape, count) <= max(*shape, count) < LARGEST:
+        raise SpecError(f"shape = {shape!r}, batch = {batch}: all must be from 0 to 2**63 - 1")
     plugin = registry.get(backend)
     if not isinstance(plugin, Chooser):
         raise BackendError(f"{backend} ships no tiles to choose from and no model of their time")
@@ -114,18 +123,26 @@ def choices(
         **more,
         **({} if types is None else {"types": types}),
         **({} if layout is None else {"layout": layout}),
+        **({} if batch is None else {"batch": "strided"}),
     }
     found: list[Choice] = []
     refusal: PlanError | None = None
     wanted = TileSpec(**{"block": (1, 1, 1), "warp": (1, 1), **common})
     for tile in plugin.tiles(wanted, target) if tiles is None else tiles:
+        if not isinstance(tile, Mapping):
+            raise SpecError(f"tiles: {tile!r} is no mapping with a block and a warp")
         spec = TileSpec(**{**common, **tile})
         try:
             plan = lower(spec, backend, target)
         except PlanError as error:
             refusal = refusal or error
             continue
-        found.append(Choice(spec, plan, plugin.estimate(plan, shape, batch)))
+        found.append(Choice(spec, plan, plugin.estimate(plan, shape, count)))
     if not found:
         raise refusal or SpecError("tiles: no candidate is given")
-    return sorted(found, key=lambda choice: choice.seconds)
+    fast = [choice for choice in found if isfinite(choice.seconds)]
+    return sorted(fast or found, key=lambda choice: choice.seconds)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

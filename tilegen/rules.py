@@ -185,7 +185,13 @@ def pins_known(c: Candidate) -> Iterator[Violation]:
             )
         elif known[key] and value not in known[key]:
             choices = ", ".join(map(_show, known[key]))
-            yield Violation("pins", where, value, f"must be one of {choices}")
+            near = get_close_matches(str(value), map(str, known[key]), n=1)
+            if isinstance(value, int) and not isinstance(value, bool):
+                whole = [v for v in known[key] if isinstance(v, int)]
+                near = [str(v) for v in sorted(whole, key=lambda v: abs(v - value))[:1]]
+            yield Violation(
+                "pins", where, value, f"must be one of {choices}", near[0] if near else ""
+            )
 
 
 def warps_tile_the_block(c: Candidate) -> Iterator[Violation]:

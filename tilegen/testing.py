@@ -225,7 +225,7 @@ def problems(what: KernelPlan | TileSpec, *, largest: int = 0) -> st.SearchStrat
     ----------
     what : KernelPlan or TileSpec
     largest : int
-        Cap on M and N; 0: twice the block tile and one more.
+        Cap on M and N; 0: mostly twice the block tile and one more, at times eleven tiles.
     """
     spec = what.spec if isinstance(what, KernelPlan) else what
     bm, bn, bk = spec.block
@@ -236,6 +236,15 @@ def problems(what: KernelPlan | TileSpec, *, largest: int = 0) -> st.SearchStrat
         return st.one_of(
             st.sampled_from(sorted({min(e, top) for e in edges if e >= 0})), st.integers(1, top)
         )
+
+    # Kernels walk the tiles in groups (of 8 rows on OpenCL): some problems have more than one group,
+    # with and without a tail on the other axis.
+    many, few = st.sampled_from([9, 11]), st.sampled_from([1, 2, 3])
+    tail = st.sampled_from([0, 0, 1, -1])
+    plain = st.tuples(extent(bm), extent(bn))
+    tall = st.builds(lambda i, j, s, t: (i * bm + s, j * bn + t), many, few, tail, tail)
+    wide = st.builds(lambda i, j, s, t: (j * bm + s, i * bn + t), many, few, tail, tail)
+    sizes = plain if largest else st.one_of(plain, plain, plain, plain, plain, plain, tall, wide)
 
     depth_edges = sorted({0, 1, 2, bk - 1, bk, bk + 1, 2 * bk, spec.stages * bk + bk, 3 * bk - 1})
     depth = st.one_of(st.sampled_from(depth_edges), st.integers(1, 4 * bk + 7))
@@ -264,9 +273,8 @@ def problems(what: KernelPlan | TileSpec, *, largest: int = 0) -> st.SearchStrat
         return st.fixed_dictionaries({x: aligned if tidy else view(x != "d") for x in "abcd"})
 
     return st.builds(
-        Problem,
-        m=extent(bm),
-        n=extent(bn),
+        lambda size, **rest: Problem(size[0], size[1], **rest),
+        size=sizes,
         k=depth,
         batch=st.sampled_from([None, 1, 2, 3, 0]) if spec.batch == "strided" else st.none(),
         alpha=scalar,

@@ -39,11 +39,22 @@ from .types import COMBINATIONS, needs
 
 # Of one work-item, which CPU runtimes keep on a thread's stack.
 PRIVATE_LIMIT = 1024 * 1024
+# Of a work-group: PoCL 3.1 keeps all its work-items' on one thread's stack of 8 MiB, and ends in a
+# segmentation fault beyond it (7.1 MB ran, 8.4 did not).
+GROUP_PRIVATE_LIMIT = 6 * 1024 * 1024
 
 
 def packed_panel_fits(c: Candidate) -> Iterator[Violation]:
     """The packed panels and the partial sums of a work-item stay within its private memory."""
     used = int(c.numbers.get("private_bytes", 0))
+    if PRIVATE_LIMIT >= used > GROUP_PRIVATE_LIMIT / max(1, c.threads):
+        yield Violation(
+            "private",
+            "warp",
+            c.spec.warp,
+            f"the {c.threads} work-items of a group take {used} bytes of private memory each, and CPU "
+            f"runtimes are asked for {GROUP_PRIVATE_LIMIT} for all of them",
+        )
     if used > PRIVATE_LIMIT:
         yield Violation(
             "private",

@@ -136,6 +136,15 @@ def test_every_depth(target: Target, name: str) -> None:
 
 
 @cases()
+def test_more_tiles_than_one_group_of_them(target: Target, name: str) -> None:
+    """Tiles are walked in groups of rows; whole tiles and tails on either axis, beyond one group."""
+    k = kernel(target, name)
+    bm, bn, bk = k.plan.block
+    for m, n in ((11 * bm, 2 * bn), (11 * bm, bn), (9 * bm + 1, 3 * bn + 1), (2 * bm, 11 * bn)):
+        check_problem(k, Problem(m, n, bk + 1, beta=1.0))
+
+
+@cases()
 def test_every_element_at_its_own_place(target: Target, name: str) -> None:
     """[8]"""
     k = kernel(target, name)

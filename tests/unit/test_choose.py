@@ -88,7 +88,9 @@ def test_own_tiles_and_further_keys() -> None:
         (512, 512, 512), arch="gpu", tiles=own, batch=3, name="mine", epilogue=[{"op": "relu"}]
     )
     assert [c.spec.block for c in ranked] == [(64, 64, 16)]
-    assert (ranked[0].spec.name, ranked[0].spec.epilogue[0].op) == ("mine", "relu")
+    spec = ranked[0].spec
+    assert (spec.name, spec.epilogue[0].op, spec.batch) == ("mine", "relu", "strided")
+    assert tg.choose((512, 512, 512), arch="gpu", tiles=own[:1]).batch == "none"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,11 @@ def test_own_tiles_and_further_keys() -> None:
     [
         (tg.SpecError, "three whole numbers", lambda: tg.choose((1, 2), arch="cpu")),
         (tg.SpecError, "three whole numbers", lambda: tg.choose((1, 2, 3.5), arch="cpu")),
-        (tg.SpecError, "negative", lambda: tg.choose((1, -2, 3), arch="cpu")),
+        (tg.SpecError, "from 0 to", lambda: tg.choose((1, -2, 3), arch="cpu")),
+        (tg.SpecError, "from 0 to", lambda: tg.choose((10**400,) * 3, arch="cpu")),
+        (tg.SpecError, "three whole numbers", lambda: tg.choose(5, arch="cpu")),
+        (tg.SpecError, "whole number", lambda: tg.choose((1, 2, 3), arch="cpu", batch=2.5)),
+        (tg.SpecError, "no mapping", lambda: tg.choose((1, 2, 3), arch="cpu", tiles=[None])),
         (tg.SpecError, "no candidate", lambda: tg.choose((1, 2, 3), arch="cpu", tiles=[])),
         (tg.BackendError, "ships no tiles", lambda: tg.choose((1, 2, 3), backend="plain_c")),
         (

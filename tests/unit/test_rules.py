@@ -218,7 +218,7 @@ def test_a_smaller_local_memory_lowers_the_stages() -> None:
         (lambda s: tg.lower(s, "opencl", "gpus"), "opencl has no arch 'gpus'; did you mean 'gpu'?"),
         (
             lambda s: tg.lower(s.replace(pins={"opencl": {"form": "magic"}}), "opencl", "gpu"),
-            "pins.opencl.form = magic: opencl gpu has the forms sub_group, work_group",
+            "pins.opencl.form = magic: opencl gpu has the forms work_group",
         ),
     ],
 )

@@ -8,6 +8,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,6 +82,8 @@ def bench(
     if seed is None:
         seed = secrets.randbelow(2**31)
     cases = _cases(what, spec, suite, shapes, drawn, seed, backend, arch, device)
+    if budget is not None and not isfinite(budget):
+        raise SpecError(f"--budget {budget}: a finite number of seconds is needed")
     seconds = budget if budget is not None else QUICK_BUDGET if quick else BUDGET
     wanted = None if peers is None else [] if peers == "none" else peers.split(",")
     with _progress(as_json == "-") as step:

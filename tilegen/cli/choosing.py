@@ -23,7 +23,9 @@ def choose(
     layout: Annotated[
         str, typer.Option("--layout", "-l", help="Majorness of A, B and C: n row, t column.")
     ] = "nnn",
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Products of one launch.")] = 1,
+    batch: Annotated[
+        int | None, typer.Option("--batch", min=1, help="Products of one launch.")
+    ] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="How many candidates.")] = 5,
     as_json: AsJson = False,
 ) -> None:
@@ -48,10 +50,10 @@ def choose(
             ]
         )
         return
-    best = ranked[0].seconds or 1.0
+    best = ranked[0].seconds
     lines = [
-        f"# {i}: block {list(c.spec.block)}, warp {list(c.spec.warp)}, form {c.plan.form}: "
-        f"{c.seconds / best:.2f} of the first one's expected time"
+        f"# {i}: block {list(c.spec.block)}, warp {list(c.spec.warp)}, form {c.plan.form}: expected "
+        + (f"{c.seconds / best:.3f} of the first one's time" if best else "to take no time")
         for i, c in enumerate(ranked, 1)
     ]
     say("\n".join([*lines, ranked[0].spec.to_toml().rstrip("\n")]))

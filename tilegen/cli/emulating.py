@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilegen.dtypes import DTYPES
-from tilegen.errors import LaunchError
+from tilegen.errors import LaunchError, SpecError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +38,7 @@ def emulate(
     ] = "32",
     arg: Annotated[list[str] | None, typer.Option("--arg", help=ARGUMENTS)] = None,
     shared: Annotated[
-        int, typer.Option("--shared", min=0, help="Bytes of dynamic shared memory.")
+        int, typer.Option("--shared", min=0, max=2**31 - 1, help="Bytes of dynamic shared memory.")
     ] = 0,
     define: Annotated[list[str] | None, typer.Option("--define", "-D", help="NAME=VALUE.")] = None,
     orders: Annotated[
@@ -60,7 +60,12 @@ def emulate(
 
     if file.suffix not in LANGUAGES:
         raise LaunchError(f"{file}: its suffix is none of {', '.join(LANGUAGES)}")
-    text = file.read_text(encoding="utf-8")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError(
+            f"{file}: it is not UTF-8 text ({error.reason} at byte {error.start})"
+        ) from None
     random = np.random.default_rng(seed)
     read = [_argument(word, random) for word in arg or []]
     run = emulator.run(
@@ -149,10 +154,17 @@ def _as_text(file: Path, run: Any) -> str:
         f"{file}:{f}" if f.line is None else f"{file}:{f.line}: {_unlined(f)}" for f in run.findings
     ]
     times = ", ".join(f"{name} {1e3 * seconds:.1f} ms" for name, seconds in run.seconds.items())
-    counts = ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in run.counts.items())
+    # Races are counted in a run of their own, and stand among the findings.
+    counts = ", ".join(
+        f"{value} {name.replace('_', ' ')}" for name, value in run.counts.items() if name != "races"
+    )
+    banks = [
+        f"line {line}: {use.phases} phases of shared memory, {use.conflicts} of them extra"
+        for line, use in run.banks.items()
+    ]
     said = run.output.rstrip()
     return "\n".join(
-        [*([said] if said else []), *(lines or ["no findings"]), times, counts]
+        [*([said] if said else []), *(lines or ["no findings"]), *banks, times, counts]
     ).rstrip()
 
 

@@ -117,7 +117,11 @@ def commented(spec: TileSpec, *, as_json_file: bool = False) -> str:
     types = [
         line("a", f'"{t.a}"', "f64 f32 tf32 f16 bf16 e4m3 e5m2 e4m3fnuz e5m2fnuz s8 u8 s32"),
         line("b", f'"{t.b}"', "as A's, on most targets"),
-        line("acc", f'"{t.acc}"', "what products are summed in; alpha's and beta's type"),
+        line(
+            "acc",
+            f'"{t.acc}"',
+            "what products are summed in; alpha's and beta's type, but f32 where whole sums leave s32",
+        ),
         line("c", f'"{t.c}"', "read only where beta is not 0"),
         line("d", f'"{t.d}"', "the output; left out, the type of C"),
     ]
