@@ -17,14 +17,14 @@ from tilegen.backend import Device
 from tilegen.cli import run as tilegen
 from tilegen.cli.mutating import corpus
 from tilegen.errors import BackendError, SpecError, VerifyError
-from tilegen.mutation import mutate
+from tilegen.mutation import mutants, mutate
 from tilegen.mutation.explained import read
 from tilegen.mutation.journal import Journal
 from tilegen.mutation.language import Support
 from tilegen.mutation.pool import CRASHED, TIMED_OUT, Pool, Verdict
 from tilegen.mutation.problems import trials
 from tilegen.mutation.report import table, text, to_dict
-from tilegen.mutation.run import gathered, support_of
+from tilegen.mutation.run import RACES, Judged, _race_checked, gathered, support_of
 from tilegen.mutation.worker import (
     ASSERTED,
     COMPILES_NOT,
@@ -224,3 +224,15 @@ def test_every_explanation_of_opencl_is_read() -> None:
 def test_wrong_requests_are_one_sentence_and_status_2(arguments: list[str], capsys) -> None:
     assert tilegen(arguments) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_race_checker_that_faults_the_unchanged_text_kills_nothing(source, device) -> None:
+    mutant = mutants(source.text, support_of("opencl").language)[0]
+    for faults_all, kind in ((True, SURVIVED), (False, RACES)):
+        one = Judged(mutant, source, Verdict(SURVIVED, "", 0.0))
+
+        def races(asked: KernelSource, problems, faults_all=faults_all) -> list[str]:
+            return ["race"] if faults_all or asked.text != source.text else []
+
+        _race_checked(races, [(one, [(source, mutant)])], device, Journal(None), 1)
+        assert one.verdict.kind == kind

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from .problems import race_problems
 from .worker import COMPILES_NOT, SURVIVED, UNFIT, Task
 
 NATIVE, RACES = "native", "race checker"
+PASSED_BY = Verdict(SURVIVED, "", 0.0)
 # What the unchanged text may take, with the start of the runtime; then what a mutant may.
 FIRST_SECONDS = 120.0
 SPARE_SECONDS = 1.0
@@ -290,20 +292,25 @@ def _race_checked(
 ) -> None:
     """Survivors that nothing explains go through the checker that sees every access."""
 
-    def verdict_in(source: KernelSource, text: str) -> Verdict:
+    def found(source: KernelSource, text: str) -> Verdict:
         verdict = journal.find(text, source, device, RACES)
         if verdict is None:
             try:
-                found = races(replace(source, text=text), race_problems(source.plan))
-            except (CompileError, LaunchError):
-                found = []  # what the checker cannot run says nothing of the mutant
-            verdict = Verdict(RACES if found else SURVIVED, "".join(found[:1])[:400], 0.0)
+                faults = races(replace(source, text=text), race_problems(source.plan))
+            except (CompileError, LaunchError) as error:
+                faults = [str(error)]
+            verdict = Verdict(RACES if faults else SURVIVED, "".join(faults[:1])[:400], 0.0)
             journal.keep(text, source, device, RACES, verdict)
         return verdict
 
+    @cache
+    def able(source: KernelSource) -> bool:
+        # A checker that faults the unchanged text (it may lack what the text uses) says nothing.
+        return found(source, source.text).kind == SURVIVED
+
     def check(one: Judged, places: list[tuple[KernelSource, Mutant]]) -> None:
         for source, mutant in places:
-            verdict = verdict_in(source, mutant.apply(source.text))
+            verdict = found(source, mutant.apply(source.text)) if able(source) else PASSED_BY
             if verdict.kind != SURVIVED:
                 one.mutant, one.source, one.verdict = mutant, source, verdict
                 return
