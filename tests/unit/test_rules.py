@@ -114,6 +114,13 @@ REFUSALS = [
     ),
     (
         "cpu",
+        {**PINNED, "block": (1024, 1024, 64), "warp": (128, 128)},
+        "private",
+        "the 64 work-items of a group take 131072 bytes of private memory each",
+        "",
+    ),
+    (
+        "cpu",
         {"pins": {"opencl": {"fragment": (5, 1)}}},
         "fragment",
         "rows must divide the 64 rows",
