@@ -9,12 +9,13 @@ from typing import Any
 from tilegen.plan import Argument, Entry, KernelPlan
 from tilegen.tiling import CONTIGUOUS, epilogue_operands, operand_type
 
-from .memory import Load, Memory, Narrowing, Store
+from .memory import Load, Memory
 from .roles import Roles
 from .staged import staged
 from .types import (
     REGISTER_TYPES,
     STORAGE,
+    SUFFIX,
     converted,
     multiply_add,
     value_type,
@@ -23,7 +24,6 @@ from .types import (
 
 # Sizes and strides; everything else is an element type.
 ARGUMENT_TYPES = {"i64": "long", **REGISTER_TYPES}
-SUFFIX = {"f64": "", "f32": "f"}
 
 
 @dataclass(frozen=True)
@@ -258,4 +258,4 @@ def _into(value: str, width: int, place: str) -> str:
 
 OWN = {"vector_fragment": _vector_fragment, "work_group": staged, "sub_group": _sub_group}
 
-__all__ = ["Narrowing", "Step", "Store", "context", "epilogue_steps", "parameters"]
+__all__ = ["Step", "context", "epilogue_steps", "parameters"]

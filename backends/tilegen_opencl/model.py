@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from math import ceil, inf
 from typing import Any
 
+from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch
 from tilegen.plan import KernelPlan
 from tilegen.spec import TileSpec
@@ -105,7 +106,7 @@ def _on_cores(plan: KernelPlan, shape: tuple[int, int, int], batch: int) -> floa
     passes = ceil(k / depth)
     finish = m * n / vector * (FINISH + 2 * passes)
     # The part of the column panel that is in use should stay in the first cache, the rest in the second.
-    bytes_each = 4 if spec.types.acc != "f64" else 8
+    bytes_each = DTYPES[spec.types.acc].bytes
     strain = 1 + 0.15 * (min(depth, k) * vectors * vector * bytes_each > 32 * 1024)
     strain += 0.1 * (plan.budget.private_bytes > 768 * 1024)
     work = batch * (multiply * strain + packed * k / vector + finish)

@@ -13,7 +13,6 @@ from tilegen.tiling import compute_type
 # Of values in registers; an epilogue of s32 is computed in 64 bits and saturates at its store.
 REGISTER_TYPES = {"f64": "double", "f32": "float", "s32": "int", "s64": "long"}
 SUFFIX = {"f64": "", "f32": "f"}
-FLOAT_OUTPUTS = ("f32", "f16", "bf16")
 FLOATS = tuple(
     TypeCombination(t, t, "f32", tuple((c, d) for c in (t, "f32") for d in (t, "f32")))
     for t in ("f16", "bf16")
