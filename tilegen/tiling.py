@@ -157,7 +157,8 @@ def occupancy(
     if arch.max_blocks_per_multiprocessor:
         limits["blocks"] = arch.max_blocks_per_multiprocessor
     if arch.shared_per_multiprocessor and shared_bytes:
-        limits["shared memory"] = arch.shared_per_multiprocessor // shared_bytes
+        taken = shared_bytes + arch.shared_reserved_bytes
+        limits["shared memory"] = arch.shared_per_multiprocessor // taken
     file = arch.registers
     if file.per_multiprocessor:
         per_lane = ceil_div(registers.predicted, file.granularity) * file.granularity
