@@ -59,7 +59,7 @@ class EmulatedDevice:
     def compile(self, source: KernelSource) -> KernelBinary:
         """The source as it is: what runs is compiled from its text, through the emulator's cache."""
         nothing = {entry.name: Resources() for entry in source.entries}
-        return KernelBinary(source, source.text.encode(), "", nothing, self.toolchain())
+        return KernelBinary(source, b"", "", nothing, self.toolchain())
 
     def load(self, binary: KernelBinary) -> EmulatedProgram:
         from tilegen import emulator
@@ -139,12 +139,13 @@ class EmulatedProgram:
 
     def _told(self, findings: Sequence[Any]) -> str:
         """The first finding with its place in the text, and what the others are."""
-        first, *others = findings
+        # What names a line says more than what only shows in the results.
+        first, *others = sorted(findings, key=lambda f: f.line is None)
         told = f"the emulator found {first}"
         if first.line is not None and first.line <= len(lines := self._source.text.splitlines()):
             told += f"; line {first.line} of {self._source.name}{self._source.suffix} is "
             told += f"`{lines[first.line - 1].strip()}`"
-        more = ", ".join(f"{f.kind} at line {f.line}" for f in others)
+        more = ", ".join(f"{f.kind} at line {f.line}" if f.line else f.kind for f in others)
         return told + (f"; also {more}" if more else "")
 
 

@@ -43,7 +43,7 @@ MOST_BLOCKS = 8
 # How deep the loop over BLOCK_K is unrolled.
 UNROLL_K = 8
 # Pointers, sizes, strides, the loop and the tile's place; for each access of a copy its addresses.
-ADDRESS_REGISTERS, ACCESS_REGISTERS = 40, 4
+ADDRESS_REGISTERS, ACCESS_REGISTERS = 48, 4
 # What one access of the widest kind moves.
 WIDEST_BYTES = 16
 

@@ -39,13 +39,17 @@ class Built:
     def of(
         cls, spec: TileSpec, backend: Backend, arch: str | Arch | None, device: Device | None
     ) -> Built:
-        """Lower, emit, and compile where a compiler is found."""
+        """Lower, emit, and compile where a compiler is found.
+
+        The emulator runs the text; what is written is still what the device's compiler makes of it.
+        """
         source = emit(lower(spec, backend.name, arch))
-        toolchain: Toolchain = backend.toolchain(source.plan.arch, device)
+        compiler = None if device is not None and device.rung == "emulator" else device
+        toolchain: Toolchain = backend.toolchain(source.plan.arch, compiler)
         if toolchain.missing:
             return cls(source, None, device, toolchain.missing)
         try:
-            binary = compile_source(source, device=device)
+            binary = compile_source(source, device=compiler)
         except CompileError as error:
             if error.source_path is None:
                 error.source_path = save_refused(source)
