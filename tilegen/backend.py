@@ -210,6 +210,11 @@ class Session(Protocol):
         """Bring results back where they are wanted on the host; waits only if it must."""
 
 
+def runs(device: Device, arch: Arch) -> bool:
+    """Whether the device runs what is compiled for the arch: its own, or one in ``also_runs``."""
+    return arch.name == device.arch.name or arch.name in getattr(device, "also_runs", ())
+
+
 @dataclass(frozen=True)
 class Missing:
     """Something a backend could use here and does not find."""
@@ -259,7 +264,10 @@ class Backend(Protocol):
         """What runs here; empty, never an error, where there is nothing."""
 
     def checkers(self) -> Sequence[Device]:
-        """What runs kernels only to check them: found when its selector is given, never else."""
+        """What runs kernels only to check them: found when its selector is given.
+
+        An emulator among them (its rung says so) is also taken where no device runs the arch.
+        """
 
     def missing(self) -> Sequence[Missing]:
         """What would widen :meth:`devices` or :meth:`toolchain`, each with its command."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tilegen import registry
-from tilegen.backend import Backend, Device, Resources, Toolchain
+from tilegen.backend import Backend, Device, Resources, Toolchain, runs
 from tilegen.errors import BackendError, CompileError, LaunchError, SpecError, require
 from tilegen.files import read_file, write_atomically, write_together
 from tilegen.hardware import Arch
@@ -164,8 +164,17 @@ def _compile(
     return binary
 
 
+def emulator(backend: Backend, arch: Arch | None) -> Device | None:
+    """The emulator of an arch, of the backend's default one if none is given; ``None`` without one."""
+    wanted = arch or next(iter(backend.archs.values()))
+    found = (d for d in backend.checkers() if d.rung == "emulator" and runs(d, wanted))
+    return next(found, None)
+
+
 def find_device(backend: Backend, arch: Arch | None, device: str | Device | None) -> Device:
     """The device that a selector or part of a name means; left out, the first that runs the arch.
+
+    Where none does, the emulator stands in.
 
     A name is the device's, or that of its driver where no device's fits.
 
@@ -179,9 +188,11 @@ def find_device(backend: Backend, arch: Arch | None, device: str | Device | None
     devices = list(backend.devices())
     listed = ", ".join(f"{d.selector} ({d.name})" for d in devices) or "none"
     if device is None:
-        fitting = [d for d in devices if arch is None or d.arch.name == arch.name]
+        fitting = [d for d in devices if arch is None or runs(d, arch)]
         if fitting:
             return fitting[0]
+        if stand_in := emulator(backend, arch):
+            return stand_in
         wanted = f" for arch {arch.name}" if arch else ""
         hints = "; ".join(f"{m.what}: {m.command}" for m in backend.missing())
         raise BackendError(
@@ -237,7 +248,7 @@ def load(
     source = what.source if isinstance(what, KernelBinary) else what
     backend = registry.get(source.plan.backend)
     where = find_device(backend, source.plan.arch, device)
-    if where.arch.name != source.plan.arch.name:
+    if not runs(where, source.plan.arch):
         raise LaunchError(
             f"{source.name} is for arch {source.plan.arch.name} and {where.selector} ({where.name}) "
             f"runs {where.arch.name}"

@@ -65,7 +65,9 @@ class Candidate:
 
     @property
     def shared_bytes(self) -> int:
-        return sum(tile.bytes for tile in self.shared)
+        """All tiles, and what lies between them where a form gives each its start."""
+        ends = [tile.start + tile.bytes for tile in self.shared]
+        return max(sum(tile.bytes for tile in self.shared), *ends, 0)
 
 
 @dataclass(frozen=True)

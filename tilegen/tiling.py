@@ -94,6 +94,22 @@ def _pointer(operand: str, spec: TileSpec, offsets: bool) -> list[Argument]:
     return out
 
 
+def kernel_name(spec: TileSpec, arch: Arch, tail: str) -> str:
+    """Name, types, majorness, tiles and arch; then the digest's head for all the rest.
+
+    Parameters
+    ----------
+    tail : str
+        What the form says of its fragments and stages.
+    """
+    t, layout = spec.types, spec.layout
+    types = t.a if len({t.a, t.b, t.acc, t.c, t.d}) == 1 else f"{t.a}_{t.b}_{t.acc}_{t.d}"
+    major = "".join("n" if getattr(layout, x) == "row" else "t" for x in "abcd")
+    block = "x".join(map(str, spec.block))
+    warp = "x".join(map(str, spec.warp))
+    return f"{spec.name}_{types}_{major}_b{block}_w{warp}_{tail}_{arch.name}_{spec.digest[:8]}"
+
+
 def tile_grid(block: tuple[int, int, int]) -> Formula:
     """Blocks of a launch: output tiles times batch times split-K."""
     m, n = block[0], block[1]
@@ -157,7 +173,8 @@ def occupancy(
     if arch.max_blocks_per_multiprocessor:
         limits["blocks"] = arch.max_blocks_per_multiprocessor
     if arch.shared_per_multiprocessor and shared_bytes:
-        limits["shared memory"] = arch.shared_per_multiprocessor // shared_bytes
+        taken = shared_bytes + arch.shared_reserved_bytes
+        limits["shared memory"] = arch.shared_per_multiprocessor // taken
     file = arch.registers
     if file.per_multiprocessor:
         per_lane = ceil_div(registers.predicted, file.granularity) * file.granularity

@@ -1,1 +1,5 @@
-"""The CUDA backend; its emulator vocabulary lies in ``tilegen_cuda.emulator``."""
+"""tilegen's CUDA backend; importing it loads nothing else."""
+
+from .backend import CudaBackend
+
+BACKEND = CudaBackend()

@@ -93,9 +93,22 @@ class OpenCLBackend:
         return cast("OpenCLDevice", toolchain.device).compile(source, toolchain.flags)
 
     def launch_header(self, source: KernelSource) -> str:
-        from .launch_header import launch_header
+        from tilegen.launch_header import Wording, launch_header
 
-        return launch_header(source)
+        from .types import build_options
+
+        options = f'"{build_options(source.plan.instruction)}"'
+        told = "What its compiler must be told (clBuildProgram's options)."
+        return launch_header(
+            source,
+            Wording(
+                launch="with grid * block work-items in groups of block, both in one dimension.",
+                blocks="Work-groups",
+                pointer="buffer of",
+                defines=((told, "BUILD_OPTIONS", options),),
+                address="of the first element; within a buffer, its offset in bytes",
+            ),
+        )
 
     def mutation(self) -> Support:
         """What ``tilegen mutate`` needs of OpenCL C."""

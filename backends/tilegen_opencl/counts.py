@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from tilegen.dtypes import DTYPES
 from tilegen.plan import KernelPlan
+from tilegen.roles import Roles
 from tilegen.tiling import operand_type
-
-from .roles import Roles
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilegen.plan import Argument, Entry, KernelPlan
+from tilegen.roles import Roles
 from tilegen.tiling import CONTIGUOUS, epilogue_operands, operand_type
 
 from .memory import Load, Memory
-from .roles import Roles
 from .staged import staged
 from .types import (
     REGISTER_TYPES,

@@ -14,9 +14,8 @@ from typing import Any
 from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch
 from tilegen.plan import KernelPlan
+from tilegen.roles import Roles
 from tilegen.spec import TileSpec
-
-from .roles import Roles
 
 # Where a device is not asked: cores of a laptop, multiprocessors of a middling GPU.
 UNITS = {"cpu": 8, "gpu": 64}

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilegen.plan import KernelPlan
+from tilegen.roles import Roles
 
 from .memory import Memory
-from .roles import Roles
 from .types import REGISTER_TYPES, STORAGE, build_options, vector_type, widened
 
 # Of a continued line of the store.

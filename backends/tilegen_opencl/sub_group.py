@@ -19,6 +19,7 @@ from tilegen.plan import (
     RegisterUse,
     Role,
 )
+from tilegen.roles import Roles
 from tilegen.rules import AXES, Candidate, Rule, Violation, violations
 from tilegen.spec import PinValue, TileSpec
 from tilegen.tiling import (
@@ -30,7 +31,6 @@ from tilegen.tiling import (
 
 from .archs import SCALARS
 from .naming import as_spelled, kernel_name
-from .roles import Roles
 from .sub_group_lanes import Share, col_vector, copies, ownership, source_vector
 from .types import COMBINATIONS, needs
 from .work_group import ADDRESS_REGISTERS, WorkGroup

@@ -8,10 +8,9 @@ from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch
 from tilegen.layout import FragmentLayout, Layout
 from tilegen.plan import Copy, Ownership
+from tilegen.roles import Roles
 from tilegen.spec import TileSpec
 from tilegen.tiling import CONTIGUOUS, ceil_div, interleaved, power_of_two_divisor
-
-from .roles import Roles
 
 
 @dataclass(frozen=True)

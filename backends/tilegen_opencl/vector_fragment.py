@@ -22,6 +22,7 @@ from tilegen.plan import (
     RegisterUse,
     Role,
 )
+from tilegen.roles import Roles
 from tilegen.rules import Candidate, Rule, Violation
 from tilegen.spec import PinValue, TileSpec
 from tilegen.tiling import (
@@ -34,7 +35,6 @@ from tilegen.tiling import (
 )
 
 from .naming import as_spelled, kernel_name
-from .roles import Roles
 from .types import COMBINATIONS, needs
 
 # Of one work-item, which CPU runtimes keep on a thread's stack.

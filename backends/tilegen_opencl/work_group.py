@@ -8,43 +8,38 @@ from dataclasses import dataclass, replace
 from tilegen.backend import TypeCombination
 from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch, Instruction
-from tilegen.layout import Layout
+from tilegen.outer_product import LaneTile
 from tilegen.plan import (
     Access,
     Budget,
     Copy,
     Entry,
-    Fragment,
-    Fragments,
     KernelPlan,
-    Ownership,
     Pipeline,
     RegisterUse,
     Role,
     SharedTile,
 )
+from tilegen.roles import Roles
 from tilegen.rules import Candidate, Rule, Violation
 from tilegen.spec import PinValue, TileSpec
+from tilegen.staging import Staging, shared_tile
 from tilegen.tiling import (
     CONTIGUOUS,
-    interleaved,
     lane_grid,
-    largest_divisor,
     main_arguments,
     occupancy,
     planned_steps,
-    power_of_two_divisor,
     tile_grid,
 )
 
 from .archs import DOTS, SCALARS
 from .naming import as_spelled, kernel_name
-from .roles import Roles
-from .staging import LOGICAL_LANES, Staging, shared_tile
 from .types import COMBINATIONS, dot_product, needs
 
 SWIZZLES = ("none", "pad", "xor")
-DEFAULT_THREAD = (8, 8)
+# Neighbouring work-items that share a warp tile; no sub-group is assumed, on CPUs either.
+LOGICAL_LANES = 32
 INSTRUCTIONS = tuple(dict.fromkeys(i.name for i in (*DOTS, *SCALARS)))
 # Pointers, sizes, strides, the loop and the tile's place, as 64-bit values count twice; for each
 # load on its way its two addresses and bounds; for a second stage what its copies of the loop add.
@@ -134,20 +129,14 @@ class WorkGroup:
         access = arch.max_access_bytes if arch.kind == "gpu" else 16
         # Of the tiles in local memory, whose places are as wide as the accumulation type.
         widest = max(1, min(16, access) // DTYPES[spec.types.acc].bytes)
+        way = LaneTile.of(spec, LOGICAL_LANES, widest)
         lanes = lane_grid(LOGICAL_LANES, spec.warp, widest)
         base = Candidate(spec, "opencl", arch, self, instruction, threads, LOGICAL_LANES, lanes)
-        if lanes is None or any(b % w for b, w in zip(spec.block, spec.warp, strict=False)):
+        if way is None or lanes is None:
             return base
-        tile = spec.warp[0] // lanes[0], spec.warp[1] // lanes[1]
-        bound = spec.thread or DEFAULT_THREAD
-        thread = largest_divisor(tile[0], bound[0]), largest_divisor(tile[1], bound[1])
-        vectors = tuple(power_of_two_divisor(extent, widest) for extent in thread)
-        passes = tile[0] // thread[0], tile[1] // thread[1]
-        if spec.thread is not None and spec.thread != thread:
-            notes.append(
-                f"thread {list(spec.thread)} -> {list(thread)}: a lane's share of the warp tile is "
-                f"{tile[0]} x {tile[1]}"
-            )
+        tile, vectors = way.tile, way.vectors
+        if way.note:
+            notes.append(way.note)
         if spec.split_k > 1:
             notes.append(f"split_k {spec.split_k} -> 1: this form sums all of K in one work-group")
         stages = min(spec.stages, 2)
@@ -207,8 +196,8 @@ class WorkGroup:
         rows, cols = roles.order((0, 1))
         return replace(
             base,
-            thread=thread,
-            passes=passes,
+            thread=way.thread,
+            passes=way.passes,
             stages=stages,
             shared=shared,
             registers=(use,),
@@ -216,7 +205,7 @@ class WorkGroup:
             numbers={
                 "ROW_VECTOR": vectors[rows],
                 "COL_VECTOR": vectors[cols],
-                "vectors": vectors,
+                "way": way,
                 "staging": staging,
             },
             notes=tuple(notes),
@@ -226,18 +215,16 @@ class WorkGroup:
         spec, arch = candidate.spec, candidate.arch
         assert candidate.instruction is not None
         assert candidate.lanes is not None
-        (bm, bn, bk), (wm, wn), (lm, ln) = spec.block, spec.warp, candidate.lanes
+        (bm, bn, _), (lm, ln) = spec.block, candidate.lanes
         warps_m, warps_n = spec.warps
-        (tm, tn), use = candidate.thread, candidate.registers[0]
-        rows, cols = tm * candidate.passes[0], tn * candidate.passes[1]
-        vm, vn = candidate.numbers["vectors"]
+        use = candidate.registers[0]
+        lane_tile: LaneTile = candidate.numbers["way"]
+        vm, vn = lane_tile.vectors
         roles = Roles.of(spec)
-        lane_m, value_m = interleaved(wm, lm, vm)
-        lane_n, value_n = interleaved(wn, ln, vn)
         sizes = {o: DTYPES[getattr(spec.types, o)].bytes for o in ("a", "b", "c", "d")}
         shared_bytes = candidate.shared_bytes
         staging: dict[str, Staging] = candidate.numbers["staging"]
-        mma_k, words = candidate.instruction.k, DTYPES[spec.types.acc].bytes // 4
+        mma_k = candidate.instruction.k
         d_vector = vn if not roles.swapped else vm
         c_vector = d_vector if spec.layout.c == spec.layout.d else 1
         wide = (
@@ -260,10 +247,6 @@ class WorkGroup:
             for variant, accesses in (("wide", wide), ("narrow", narrow))
         )
         blocks, share, bound = occupancy(arch, candidate.threads, shared_bytes, use)
-        # The text keeps sums[row][col], the column fastest.
-        places = (value_n.scaled(bm), value_m)
-        register = Layout.concat(*(reversed(places) if roles.swapped else places))
-        both = Layout((warps_m, warps_n), (wm, bm * wn))
         return KernelPlan(
             spec=spec,
             backend="opencl",
@@ -279,30 +262,8 @@ class WorkGroup:
             passes=candidate.passes,
             threads=candidate.threads,
             split_k=1,
-            fragments=Fragments(
-                a=Fragment(wm, bk // mma_k, mma_k, rows * words, (1, mma_k)),
-                b=Fragment(wn, bk // mma_k, mma_k, cols * words, (1, mma_k)),
-                c=Fragment(wm, wn, 1, use.accumulators, (1, 1)),
-            ),
-            ownership={
-                "a": Ownership(
-                    bm,
-                    bk,
-                    Layout((warps_m, warps_n), (wm, 0)),
-                    Layout((lm, ln), (vm, 0)),
-                    _through_k(value_m, bm, bk, mma_k),
-                    copies=warps_n * ln,
-                ),
-                "b": Ownership(
-                    bn,
-                    bk,
-                    Layout((warps_m, warps_n), (0, wn)),
-                    Layout((lm, ln), (0, vn)),
-                    _through_k(value_n, bn, bk, mma_k),
-                    copies=warps_m * lm,
-                ),
-                "c": Ownership(bm, bn, both, Layout.concat(lane_m, lane_n.scaled(bm)), register),
-            },
+            fragments=lane_tile.fragments(spec, mma_k),
+            ownership=lane_tile.ownership(spec, mma_k),
             shared=candidate.shared,
             copies=tuple(
                 Copy(
@@ -327,8 +288,7 @@ class WorkGroup:
                 blocks_per_multiprocessor=blocks,
                 occupancy=share,
                 bound_by=bound,
-                # The text reads all of a lane's rows and columns of one k together, passes included.
-                flop_per_shared_load=2 * mma_k * rows * cols / (rows + cols),
+                flop_per_shared_load=mma_k * lane_tile.flop_per_load,
                 flop_per_global_byte=2 * bm * bn / (bm * sizes["a"] + bn * sizes["b"]),
             ),
             numbers={
@@ -356,11 +316,3 @@ def _tail(candidate: Candidate) -> str:
     assert candidate.instruction is not None
     (tm, tn), packed = candidate.thread, candidate.instruction.k
     return f"t{tm}x{tn}_s{candidate.stages}" + (f"_dot{packed}" if packed > 1 else "")
-
-
-def _through_k(places: Layout, extent: int, depth: int, packed: int) -> Layout:
-    """A lane's rows or columns through BLOCK_K; the k's of a word come before its neighbours."""
-    if packed == 1:
-        return Layout.concat(places, Layout((depth,), (extent,)))
-    word = Layout((packed,), (extent,))
-    return Layout.concat(word, places, Layout((depth // packed,), (packed * extent,)))

@@ -17,7 +17,6 @@ from tilegen import registry
 from tilegen.errors import EmitError
 from tilegen.plan import Access, Entry, Formula
 from tilegen.render import KernelSource
-from tilegen_opencl.launch_header import launch_header
 from tilegen_opencl.runtime import wheel_libraries
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -35,6 +34,10 @@ class Operand(ctypes.Structure):
     )
 
 
+def launch_header_of(source: KernelSource) -> str:
+    return registry.get(source.plan.backend).launch_header(source)
+
+
 def emitted(name: str, arch: str) -> KernelSource:
     return tg.emit(tg.lower(tg.TileSpec.from_file(EXAMPLES / f"{name}.toml"), "opencl", arch))
 
@@ -42,7 +45,7 @@ def emitted(name: str, arch: str) -> KernelSource:
 def compiled(tmp_path: Path, source: KernelSource) -> ctypes.CDLL:
     """The header's functions and enums as a library."""
     assert CC is not None
-    (tmp_path / "header.h").write_text(launch_header(source))
+    (tmp_path / "header.h").write_text(launch_header_of(source))
     lines = ['#include "header.h"', '#include "header.h"']
     for e in source.entries:
         four = "int64_t M, int64_t N, int64_t K, int64_t batch"
@@ -155,7 +158,7 @@ def test_header_of_a_plan_with_split_k_workspace_and_reduction(tmp_path):
     )  # fmt: skip
     plan = replace(plan, split_k=4, entries=(reduce, wide, narrow))
     source = replace(source, plan=plan)
-    text = launch_header(source)
+    text = launch_header_of(source)
     order = [text.index(f"// ---- {e}") for e in ("gemm_wide", "gemm_narrow", "gemm_reduce")]
     assert order == sorted(order)
     assert "Launched after it, with the same workspace: gemm_reduce" in text
@@ -171,7 +174,7 @@ def test_a_condition_without_words_is_refused():
     wide = source.plan.main_entries[0]
     limited = replace(wide, accesses=(replace(wide.accesses[0], extent_limit=2**31),))
     with pytest.raises(EmitError, match="extents"):
-        launch_header(replace(source, plan=replace(source.plan, entries=(limited,))))
+        launch_header_of(replace(source, plan=replace(source.plan, entries=(limited,))))
 
 
 def test_the_header_says_what_the_compiler_must_be_told():
@@ -181,12 +184,12 @@ def test_the_header_says_what_the_compiler_must_be_told():
     spec = tg.TileSpec(block=(64, 64, 16), warp=(32, 32), types=types)
     for arch, options in ((gpu, ""), (dot, "-cl-std=CL3.0")):
         source = tg.emit(tg.lower(spec, "opencl", arch))
-        assert f'#define GEMM_BUILD_OPTIONS "{options}"\n' in launch_header(source)
+        assert f'#define GEMM_BUILD_OPTIONS "{options}"\n' in launch_header_of(source)
         assert ("// build     -cl-std=CL3.0" in source.text) == bool(options)
 
 
 def test_header_includes_two_standard_headers_and_no_more():
-    text = launch_header(emitted("gemm_f32", "cpu"))
+    text = launch_header_of(emitted("gemm_f32", "cpu"))
     includes = [line for line in text.splitlines() if line.startswith("#include")]
     assert includes == ["#include <stddef.h>", "#include <stdint.h>"]
 

@@ -150,9 +150,18 @@ def _devices(backend: Backend) -> list[Device]:
         except BackendError:
             return []
     by_arch: dict[str, Device] = {}
-    for device in backend.devices():
+    for device in (*backend.devices(), *_emulated(backend)):
         by_arch.setdefault(device.arch.name, device)
     return list(by_arch.values())
+
+
+def _emulated(backend: Backend) -> list[Device]:
+    """The emulator for archs that stand for their kin: one of each set of features."""
+    kinds: dict[frozenset[str], Device] = {}
+    for device in backend.checkers():
+        if device.rung == "emulator" and not device.toolchain().missing:
+            kinds.setdefault(device.arch.features, device)
+    return list(kinds.values())
 
 
 def _found() -> Iterator[Any]:

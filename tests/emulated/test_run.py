@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ __global__ void scale(const T* in, T* out, int rows, int columns, long in_row, l
 }
 """
 CALLS = iter(range(1000))
+# MAP_NORESERVE of Linux, which Python names from 3.13 on.
+NORESERVE = 0x4000
 
 
 def scale(
@@ -39,6 +42,46 @@ def scale(
 
 def base() -> np.ndarray:
     return np.arange(12 * 20, dtype=np.float32).reshape(12, 20)
+
+
+def far(rows: int, apart: int) -> np.ndarray:
+    """Rows of 20 elements, many gigabytes apart in memory that is not there until it is touched."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE
+    memory = mmap.mmap(-1, ((rows - 1) * apart + 20) * 4, flags=flags)
+    return np.ndarray((rows, 20), np.float32, memory, 0, (apart * 4, 4))
+
+
+def test_rows_gigabytes_apart_take_no_memory() -> None:
+    array, out = far(3, 2**31 + 7), far(3, 2**32)
+    array[...] = base()[:3]
+    run = scale(array, out)
+    assert run.clean, str(run)
+    assert np.array_equal(run.arrays[1], 2 * base()[:3])
+    assert run.arrays[1].strides == out.strides
+
+
+def test_an_offset_that_wraps_is_found() -> None:
+    array, out = far(3, 2**31 + 7), np.zeros((3, 20), np.float32)
+    narrow = SCALE.replace("in[row * in_row", "in[int(row * in_row)")
+    strides = [s // 4 for a in (array, out) for s in a.strides]
+    run = emulator.run(narrow, entry="scale<float>", grid=3, block=32,
+                       args=[array, out, 3, 20, *strides, 2], outputs=[1])  # fmt: skip
+    assert {f.kind for f in run.findings} == {"out-of-bounds"}
+
+
+def test_which_nan_an_operation_keeps_is_no_fault() -> None:
+    """The run under the race detector is compiled in another way, which may choose another one."""
+    text = """
+    __global__ void sums(const float* x, float* y) {
+      int i = threadIdx.x;
+      float a = x[i], b = x[i + 32], c = a * b;
+      y[i] = c + a / b + (b - a) * c + fmaf(a, b, -c) * b;
+    }
+    """
+    draw = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, 1.0], np.float32)
+    x = np.random.default_rng(0).choice(draw, 64)
+    run = emulator.run(text, entry="sums", grid=1, block=32, args=[x, np.zeros(32, np.float32)])
+    assert run.clean, str(run)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 import tilegen as tg
+from tilegen.render import KernelSource
 from tilegen_opencl.archs import CPU, GPU
 
 # Devices whose sub-groups have a size that is asked for, and one that is as it is.
@@ -80,23 +81,58 @@ CASES = {
     ),
 }
 
+CUDA_CASES = {
+    "fma_nnnn.cu": ("sm_80", {"block": (128, 128, 16), "warp": (64, 32), "stages": 3}),
+    # Both operands pass through registers, and one tile is there at a time.
+    "fma_ntcc_batched_one_stage.cu": (
+        "sm_75",
+        {
+            "block": (32, 48, 8),
+            "warp": (16, 24),
+            "stages": 1,
+            "batch": "strided",
+            "types": dict.fromkeys(("a", "b", "acc", "c", "d"), "f64"),
+            "layout": {"a": "row", "b": "col", "c": "col", "d": "col"},
+            "epilogue": STEPS,
+        },
+    ),
+    # Neither does, and the tiles are more than static shared memory holds.
+    "fma_tnnc_dynamic.cu": (
+        "sm_90",
+        {
+            "block": (128, 128, 16),
+            "warp": (64, 32),
+            "stages": 4,
+            "layout": {"a": "col", "d": "col"},
+        },
+    ),
+}
 
-@pytest.mark.parametrize("name", CASES)
+
+def emitted(name: str) -> KernelSource:
+    backend, (arch, data) = (
+        ("cuda", CUDA_CASES[name]) if name in CUDA_CASES else ("opencl", CASES[name])
+    )
+    return tg.emit(tg.lower(tg.TileSpec(**data), backend, arch))
+
+
+@pytest.mark.parametrize("name", [*CASES, *CUDA_CASES])
 def test_text(name: str, golden) -> None:
-    arch, data = CASES[name]
-    golden(name, tg.emit(tg.lower(tg.TileSpec(**data), "opencl", arch)).text)
+    golden(name, emitted(name).text)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *CUDA_CASES])
 def test_text_is_standalone_and_stable(name: str) -> None:
-    arch, data = CASES[name]
-    source = tg.emit(tg.lower(tg.TileSpec(**data), "opencl", arch))
-    assert source.text == tg.emit(tg.lower(tg.TileSpec(**data), "opencl", arch)).text
+    source = emitted(name)
+    assert source.text == emitted(name).text
     assert "#if" not in source.text
     assert "#include" not in source.text
     assert not re.search(r"\d{4}-\d\d-\d\d|/home/|/tmp/", source.text)
     assert tg.__name__ in source.text.splitlines()[0]
     assert source.plan.spec.digest in source.text
-    assert source.text.count("__kernel") == len(source.entries)
+    keyword = "__global__ void" if name in CUDA_CASES else "__kernel"
+    assert source.text.count(keyword) == len(source.entries)
     for entry in source.entries:
-        assert f"void {entry.name}(" in source.text
+        assert re.search(rf"\bvoid\b.* {entry.name}\(", source.text) or (
+            f"void {entry.name}(" in source.text
+        )

@@ -26,7 +26,7 @@ from tilegen.cli.shared import (
     resolve,
     split_names,
 )
-from tilegen.errors import BackendError, SpecError
+from tilegen.errors import SpecError
 
 if TYPE_CHECKING:
     from tilegen.verify import Report
@@ -53,8 +53,8 @@ def build(
         target, found = resolve(plugin, name, device)
         with progress(f"building for {target or 'the device found'}", as_json):
             built.append(Built.of(tile, plugin, target, found))
-        if verify and built[-1].missing:
-            raise BackendError(built[-1].missing)
+        if verify:
+            built[-1].check_runs()
     reports = []
     if verify:
         for one in built:
@@ -106,8 +106,7 @@ def verify(
             with progress(f"verifying on {plugin.name}", as_json):
                 target, found = resolve(plugin, arch, device)
                 built = Built.of(tile, plugin, target, found)
-                if built.missing:
-                    raise BackendError(built.missing)
+                built.check_runs()
                 reports.append(built.verify(examples, seed, device))
         except Exception as error:
             told = explained(error)

@@ -10,11 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilegen import registry
 from tilegen.backend import Backend, Device, Toolchain
-from tilegen.build import KernelBinary, cache_path, load, manifest, save
+from tilegen.build import KernelBinary, cache_path, emulator, load, manifest, save
 from tilegen.build import compile as compile_source
 from tilegen.cli.shared import named
-from tilegen.errors import CompileError
+from tilegen.errors import BackendError, CompileError
 from tilegen.files import write_atomically
 from tilegen.hardware import Arch
 from tilegen.lower import lower
@@ -38,13 +39,17 @@ class Built:
     def of(
         cls, spec: TileSpec, backend: Backend, arch: str | Arch | None, device: Device | None
     ) -> Built:
-        """Lower, emit, and compile where a compiler is found."""
+        """Lower, emit, and compile where a compiler is found.
+
+        The emulator runs the text; what is written is still what the device's compiler makes of it.
+        """
         source = emit(lower(spec, backend.name, arch))
-        toolchain: Toolchain = backend.toolchain(source.plan.arch, device)
+        compiler = None if device is not None and device.rung == "emulator" else device
+        toolchain: Toolchain = backend.toolchain(source.plan.arch, compiler)
         if toolchain.missing:
             return cls(source, None, device, toolchain.missing)
         try:
-            binary = compile_source(source, device=device)
+            binary = compile_source(source, device=compiler)
         except CompileError as error:
             if error.source_path is None:
                 error.source_path = save_refused(source)
@@ -60,14 +65,24 @@ class Built:
         return self.plan.arch.name
 
     def verify(self, examples: int, seed: int, device: str | None) -> Report:
-        """Load the binary and check it; raises ``VerifyError``."""
+        """Load the binary, or the source where a device compiles it itself, and check it.
+
+        Raises
+        ------
+        VerifyError
+            If a result is wrong.
+        """
         # Hypothesis keeps notes in a folder of its own, and would make it where the user stands.
         os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_path() / "hypothesis"))
         from tilegen.verify import verify as check
 
-        assert self.binary is not None
-        kernel = load(self.binary, self.device or device)
+        kernel = load(self.binary or self.source, self.device or device)
         return check(kernel, examples=examples, seed=seed)
+
+    def check_runs(self) -> None:
+        """Raise ``BackendError`` where nothing here can run the kernel, with what would."""
+        if self.binary is None and not emulator(registry.get(self.plan.backend), self.plan.arch):
+            raise BackendError(self.missing)
 
     def to_dict(self) -> dict[str, Any]:
         """The manifest, and why there is no binary."""

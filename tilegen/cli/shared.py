@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tilegen.backend import Backend, Device
+from tilegen.backend import Backend, Device, runs
 from tilegen.build import find_device
 from tilegen.cli.failures import sentence
 from tilegen.errors import BackendError, SpecError
@@ -84,7 +84,7 @@ def resolve(
     if device is None:
         return arch, None
     found = find_device(backend, backend.archs.get(arch) if arch else None, device)
-    if arch is not None and arch in backend.archs and found.arch.name != arch:
+    if arch is not None and arch in backend.archs and not runs(found, backend.archs[arch]):
         raise BackendError(
             f"--device {device} is {found.name}, which runs {found.arch.name} and not {arch}"
         )

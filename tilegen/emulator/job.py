@@ -6,10 +6,11 @@ The records are those of ``runtime/tg_job.hpp``.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -24,6 +25,8 @@ RACES, DELAY, BANKS, POISON = 1, 2, 4, 8
 WRITTEN_ONCE = 1
 INT, FLOAT, BYTES, BUFFER = range(4)
 MOST_DIMENSIONS = 8
+# Of a span, from which on an array of few elements keeps its gaps (tg_memory.cpp).
+SPARSE_BYTES = 64 << 20
 
 _JOB = struct.Struct("<2I 3I 3I 3I I 2I 2I Q")
 _ARGUMENT = struct.Struct("<2I q d 2Q Q 2I 2I 8q 8q")
@@ -202,10 +205,16 @@ class JobFile:
                 payload: bytes = b""
             else:
                 at = (at + 63) // 64 * 64
-                payload = _payload(argument)
                 first_use[id(given)] = number
-            once = WRITTEN_ONCE if number in launch.outputs else 0
-            records.append(_record(argument, once, at, alias))
+                if isinstance(given, np.ndarray) and is_sparse(given):
+                    # Only its elements are written: the file has holes where the array has.
+                    data += [(at + place, row) for place, row in _rows(given)]
+                    self.spans[number] = (at, _span(given), _origin(given))
+                    records.append(_record(argument, _once(launch, number), at, alias))
+                    at += _span(given)
+                    continue
+                payload = _payload(argument)
+            records.append(_record(argument, _once(launch, number), at, alias))
             if isinstance(given, np.ndarray) and not alias:
                 self.spans[number] = (at, len(payload), _origin(given))
             data.append((at, payload))
@@ -243,8 +252,15 @@ class JobFile:
             argument = self.launch.arguments[number]
             given = argument.array if isinstance(argument, Buffer) else argument
             assert isinstance(given, np.ndarray)
-            self.file.seek(place)
-            data = bytearray(self.file.read(size))
+            data: bytearray | mmap.mmap
+            if is_sparse(given):
+                start = place // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+                origin += place - start
+                length = size + place - start
+                data = mmap.mmap(self.file.fileno(), length, access=mmap.ACCESS_READ, offset=start)
+            else:
+                self.file.seek(place)
+                data = bytearray(self.file.read(size))
             out[number] = np.ndarray(given.shape, given.dtype, data, origin, given.strides)
         return out
 
@@ -254,6 +270,31 @@ def _bounds(array: npt.NDArray[Any]) -> tuple[int, int]:
         return array.ctypes.data, array.ctypes.data
     low, high = np.lib.array_utils.byte_bounds(array)
     return low, high
+
+
+def _span(array: npt.NDArray[Any]) -> int:
+    low, high = _bounds(array)
+    return high - low
+
+
+def is_sparse(array: npt.NDArray[Any]) -> bool:
+    """Whether its elements lie so far apart that the gaps must not take memory."""
+    return _span(array) > SPARSE_BYTES and array.nbytes < _span(array) // 4
+
+
+def _rows(array: npt.NDArray[Any]) -> Iterator[tuple[int, bytes]]:
+    """Its elements as runs of bytes, each with its place in the span."""
+    order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+    turned = array.transpose(order)
+    whole = turned.ndim > 0 and turned.strides[-1] == array.itemsize
+    outer = turned.shape[:-1] if whole else turned.shape
+    for index in np.ndindex(*outer):
+        at = sum(i * stride for i, stride in zip(index, turned.strides, strict=False))
+        yield _origin(array) + at, turned[index].tobytes()
+
+
+def _once(launch: Launch, number: int) -> int:
+    return WRITTEN_ONCE if number in launch.outputs else 0
 
 
 def _origin(array: npt.NDArray[Any]) -> int:

@@ -116,6 +116,8 @@ extern Array<Buffer> buffers;
 extern uint8_t* shared_start;
 extern uint32_t shared_size;
 
+// Memory that is zero and takes room where it is written; it is never given back.
+void* zeroed(size_t bytes);
 void make_buffers();
 void find_shared_memory();
 void poison_shared();

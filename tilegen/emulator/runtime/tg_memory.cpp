@@ -22,6 +22,44 @@ constexpr size_t page = 4096, guard = 16 * page;
 // What lies round a buffer's span. No two buffers have the same, so that copying it shows.
 uint8_t canary(const Buffer& buffer) { return uint8_t(0xA5 + 7 * buffer.argument); }
 
+// Spans of which only the rows are there: their gaps take no memory, and nothing marks them but the
+// map of the elements.
+constexpr uint64_t sparse_bytes = 64 << 20;
+
+uint64_t element_count(const JobArgument& about) {
+  uint64_t count = 1;
+  for (uint32_t d = 0; d < about.dimensions; d++) count *= uint64_t(about.shape[d]);
+  return count;
+}
+
+bool is_sparse(const JobArgument& about) {
+  return about.bytes > sparse_bytes && element_count(about) * about.item < about.bytes / 4;
+}
+
+// Calls f with where each element begins in the span.
+template <class F>
+void for_each_element(const JobArgument& about, F f) {
+  int64_t at[8] = {};
+  for (uint64_t i = element_count(about); i > 0; i--) {
+    int64_t offset = int64_t(about.origin);
+    for (uint32_t d = 0; d < about.dimensions; d++) offset += at[d] * about.stride[d];
+    f(size_t(offset), at);
+    for (uint32_t d = about.dimensions; d-- > 0;) {
+      if (++at[d] < about.shape[d]) break;
+      at[d] = 0;
+    }
+  }
+}
+
+void copy_span(const JobArgument& about, uint8_t* to, const uint8_t* from) {
+  if (!is_sparse(about)) {
+    memcpy(to, from, about.bytes);
+    return;
+  }
+  for_each_element(about,
+                   [&](size_t at, const int64_t*) { memcpy(to + at, from + at, about.item); });
+}
+
 uint8_t* map(size_t bytes, int protection) {
   void* p = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) fail("bad-argument", 0, "no memory for a buffer of %zu bytes", bytes);
@@ -30,20 +68,11 @@ uint8_t* map(size_t bytes, int protection) {
 
 // Which bytes of the span belong to elements; null where all do.
 uint8_t* mark_elements(const JobArgument& about) {
-  uint64_t count = 1;
-  for (uint32_t d = 0; d < about.dimensions; d++) count *= uint64_t(about.shape[d]);
-  if (count * about.item == about.bytes) return nullptr;
-  uint8_t* bits = static_cast<uint8_t*>(calloc(about.bytes / 8 + 1, 1));
-  int64_t at[8] = {};
-  for (uint64_t i = 0; i < count; i++) {
-    int64_t offset = int64_t(about.origin);
-    for (uint32_t d = 0; d < about.dimensions; d++) offset += at[d] * about.stride[d];
-    for (uint32_t b = 0; b < about.item; b++, offset++) bits[offset / 8] |= 1u << (offset % 8);
-    for (uint32_t d = about.dimensions; d-- > 0;) {
-      if (++at[d] < about.shape[d]) break;
-      at[d] = 0;
-    }
-  }
+  if (element_count(about) * about.item == about.bytes) return nullptr;
+  uint8_t* bits = static_cast<uint8_t*>(zeroed(about.bytes / 8 + 1));
+  for_each_element(about, [&](size_t offset, const int64_t*) {
+    for (size_t b = offset; b < offset + about.item; b++) bits[b / 8] |= 1u << (b % 8);
+  });
   return bits;
 }
 
@@ -59,21 +88,23 @@ void make_buffer(uint32_t number, const JobArgument& about, const uint8_t* data)
   buffer.low = area + guard;
   buffer.high = buffer.low + room;
   if (mprotect(buffer.low, room, PROT_READ | PROT_WRITE)) fail("bad-argument", 0, "mprotect failed");
-  memset(buffer.low, canary(buffer), room);
   uintptr_t lowest = reinterpret_cast<uintptr_t>(buffer.low) + about.origin;
   uintptr_t highest = lowest + room - about.bytes;
   uintptr_t pointer = job->order == 1 ? (lowest + about.align - 1) / about.align * about.align
                                       : highest / about.align * about.align;
   buffer.pointer = reinterpret_cast<uint8_t*>(pointer);
   buffer.start = buffer.pointer - about.origin;
-  memcpy(buffer.start, data + about.data, about.bytes);
+  memset(buffer.low, canary(buffer), size_t(buffer.start - buffer.low));
+  uint8_t* end = buffer.start + about.bytes;
+  memset(end, canary(buffer), size_t(buffer.high - end));
+  copy_span(about, buffer.start, data + about.data);
   if (launch.races) {
     buffer.elements = mark_elements(about);
     buffer.shadows = static_cast<Shadows*>(calloc(1, sizeof(Shadows)));
     // The first word of the shadow is that of the first element, at a multiple of four.
     make_shadows(*buffer.shadows, about.bytes + 4);
     if (about.flags & arg_written_once)
-      buffer.written = static_cast<uint8_t*>(calloc(about.bytes / 8 + 1, 1));
+      buffer.written = static_cast<uint8_t*>(zeroed(about.bytes / 8 + 1));
   }
   buffers.push(buffer);
 }
@@ -83,6 +114,8 @@ const char* verb(Access access) {
 }
 
 }  // namespace
+
+void* zeroed(size_t bytes) { return map(bytes ? bytes : 1, PROT_READ | PROT_WRITE); }
 
 void make_buffers() {
   const uint8_t* data = reinterpret_cast<const uint8_t*>(job);
@@ -213,37 +246,31 @@ void check_written() {
   for (Buffer& buffer : buffers) {
     if (!buffer.written) continue;
     const JobArgument& about = *buffer.about;
-    uint64_t count = 1, missing = 0;
-    for (uint32_t d = 0; d < about.dimensions; d++) count *= uint64_t(about.shape[d]);
-    int64_t at[8] = {};
+    uint64_t missing = 0;
     char first[128] = "";
-    for (uint64_t i = 0; i < count; i++) {
-      int64_t offset = int64_t(about.origin);
-      for (uint32_t d = 0; d < about.dimensions; d++) offset += at[d] * about.stride[d];
+    for_each_element(about, [&](size_t offset, const int64_t* at) {
       bool whole = true;
-      for (uint32_t b = 0; b < about.item; b++, offset++)
-        whole = whole && (buffer.written[offset / 8] >> (offset % 8) & 1);
+      for (size_t b = offset; b < offset + about.item; b++)
+        whole = whole && (buffer.written[b / 8] >> (b % 8) & 1);
       if (!whole && missing++ == 0)
         for (uint32_t d = 0; d < about.dimensions; d++) {
           size_t n = strlen(first);
           snprintf(first + n, sizeof first - n, d ? ", %lld" : "%lld",
                    static_cast<long long>(at[d]));
         }
-      for (uint32_t d = about.dimensions; d-- > 0;) {
-        if (++at[d] < about.shape[d]) break;
-        at[d] = 0;
-      }
-    }
+    });
     if (missing)
       report("never-written", 0, "%llu of %llu elements of argument %u, the first [%s]",
-             static_cast<unsigned long long>(missing), static_cast<unsigned long long>(count),
+             static_cast<unsigned long long>(missing),
+             static_cast<unsigned long long>(element_count(about)),
              buffer.argument, first);
   }
 }
 
 void copy_back() {
   uint8_t* data = reinterpret_cast<uint8_t*>(job);
-  for (Buffer& buffer : buffers) memcpy(data + buffer.about->data, buffer.start, buffer.size);
+  for (Buffer& buffer : buffers)
+    copy_span(*buffer.about, data + buffer.about->data, buffer.start);
 }
 
 }  // namespace tg

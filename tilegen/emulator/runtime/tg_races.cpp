@@ -157,10 +157,10 @@ void rehash(uint32_t size) {
 }
 
 // A word whose bytes were not all touched alike keeps one entry for each of them.
-Shadow* bytes_of(Shadows& area, uint32_t word) {
+Shadow* bytes_of(Shadows& area, size_t word) {
   if (!area.bytes)
-    area.bytes = static_cast<Shadow*>(calloc(size_t(area.words_count) * 4, sizeof(Shadow)));
-  Shadow* bytes = area.bytes + size_t(word) * 4;
+    area.bytes = static_cast<Shadow*>(zeroed(area.words_count * 4 * sizeof(Shadow)));
+  Shadow* bytes = area.bytes + word * 4;
   Shadow& whole = area.words[word];
   if (!(whole.flags & Shadow::split)) {
     for (int i = 0; i < 4; i++) bytes[i] = whole;
@@ -191,7 +191,8 @@ void touch(Shadows& area, const Place& at, size_t offset, uint32_t bytes, Touch 
   size_t end = offset + bytes;
   Place place = at;
   while (offset < end) {
-    uint32_t word = uint32_t(offset / 4), first = uint32_t(offset % 4);
+    size_t word = offset / 4;
+    uint32_t first = uint32_t(offset % 4);
     uint32_t n = uint32_t(end - offset) < 4 - first ? uint32_t(end - offset) : 4 - first;
     Shadow& whole = area.words[word];
     if (n == 4 && !(whole.flags & Shadow::split)) {
@@ -225,8 +226,8 @@ void end_pending(Shadows& area, size_t offset, uint32_t bytes) {
 }
 
 void make_shadows(Shadows& area, size_t bytes) {
-  area.words_count = uint32_t((bytes + 3) / 4);
-  area.words = static_cast<Shadow*>(calloc(area.words_count, sizeof(Shadow)));
+  area.words_count = (bytes + 3) / 4;
+  area.words = static_cast<Shadow*>(zeroed(area.words_count * sizeof(Shadow)));
 }
 
 void races_begin_launch() {
@@ -250,7 +251,7 @@ void races_begin_block() {
   for (Array<uint32_t>& fences : fence_times) fences.clear();
   for (uint32_t*& clocks : fenced) free(clocks), clocks = nullptr;
   memset(static_cast<void*>(shared_shadows.words), 0,
-         size_t(shared_shadows.words_count) * sizeof(Shadow));
+         shared_shadows.words_count * sizeof(Shadow));
   // Objects in shared memory go with the block; those in global memory stay.
   uint32_t kept = 0;
   for (SyncObject& object : objects) {

@@ -17,7 +17,7 @@ struct Shadow {
 
 struct Shadows {
   Shadow *words, *bytes;  // bytes: made when a word is first split
-  uint32_t words_count;
+  size_t words_count;
 };
 
 enum class Touch { read, write, atomic, async_read, pending };

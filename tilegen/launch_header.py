@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from tilegen.errors import EmitError
 from tilegen.plan import Access, Argument, Entry, Formula, KernelPlan
 from tilegen.render import KernelSource
 from tilegen.tiling import CONTIGUOUS
-
-from .types import build_options
 
 C_TYPES = {"f64": "double", "f32": "float", "i64": "int64_t", "s32": "int32_t"}
 SIZES = ("M", "N", "K", "batch")
@@ -22,7 +21,7 @@ OPERAND = """\
 #define TILEGEN_OPERAND
 // One operand of a launch; strides count elements.
 typedef struct {
-    uint64_t address;      // of the first element; within a buffer, its offset in bytes
+    uint64_t address;      // ADDRESS
     int64_t ld;            // from one row (row-major) or column (column-major) to the next
     int64_t batch_stride;  // from one batch to the next; 0 for all the same, or without batches
     int64_t step;          // along the contiguous axis: 1, or 0 to broadcast
@@ -31,12 +30,41 @@ typedef struct {
 """
 
 
-def launch_header(source: KernelSource) -> str:
+@dataclass(frozen=True)
+class Wording:
+    """What a language says in its own words.
+
+    Attributes
+    ----------
+    launch : str
+        Of a launch, with ``grid`` and ``block``.
+    blocks : str
+        ``"Work-groups"``, ``"Blocks"``.
+    pointer : str
+        What a pointer argument is: ``"buffer of"``, ``"pointer to"``.
+    defines : tuple of (str, str, str)
+        Further constants of the kernel: a comment, the name's end, the text.
+    enums : tuple of (str, int)
+        Further numbers of every entry.
+    address : str
+        What an operand's address is.
+    """
+
+    launch: str
+    blocks: str
+    pointer: str
+    defines: tuple[tuple[str, str, str], ...] = ()
+    enums: tuple[tuple[str, int], ...] = ()
+    address: str = "of the first element"
+
+
+def launch_header(source: KernelSource, wording: Wording) -> str:
     """C99 text: symbols, argument indices, grids, workspaces and conditions of a kernel's entries.
 
     Parameters
     ----------
     source : KernelSource
+    wording : Wording
 
     Returns
     -------
@@ -51,21 +79,23 @@ def launch_header(source: KernelSource) -> str:
     plan = source.plan
     guard = f"TILEGEN_{plan.name.upper()}_H"
     parts = [
-        "\n".join(_introduction(source)) + "\n",
+        "\n".join(_introduction(source, wording)) + "\n",
         f"#ifndef {guard}\n#define {guard}\n",
         "#include <stddef.h>\n#include <stdint.h>\n",
-        OPERAND,
+        OPERAND.replace("ADDRESS", wording.address),
         f"// The text to compile, in the header's folder.\n"
         f'#define {plan.spec.name.upper()}_SOURCE_FILE "{plan.name}{source.suffix}"\n'
-        f"// What its compiler must be told (clBuildProgram's options).\n"
-        f'#define {plan.spec.name.upper()}_BUILD_OPTIONS "{build_options(plan.instruction)}"\n',
-        *("\n".join(_entry(plan, entry)) + "\n" for entry in _preferred(plan)),
+        + "".join(
+            f"// {says}\n#define {plan.spec.name.upper()}_{name} {text}\n"
+            for says, name, text in wording.defines
+        ),
+        *("\n".join(_entry(plan, entry, wording)) + "\n" for entry in _preferred(plan)),
         "#endif\n",
     ]
     return "\n".join(parts)
 
 
-def _introduction(source: KernelSource) -> list[str]:
+def _introduction(source: KernelSource, wording: Wording) -> list[str]:
     plan, layout = source.plan, source.plan.spec.layout
     mains = ", ".join(entry.name for entry in plan.main_entries)
     major = ", ".join(f"{o.upper()} {getattr(layout, o)}-major" for o in "abcd")
@@ -76,7 +106,7 @@ def _introduction(source: KernelSource) -> list[str]:
         "//",
         f"// D = epilogue(alpha * A*B + beta * C) with {major}.",
         f"// Of {mains}: launch the first whose _accepts() holds,",
-        "// with grid * block work-items in groups of block, both in one dimension.",
+        f"// {wording.launch}",
         "// A grid of 0 means an output without elements: launch nothing.",
     ]
 
@@ -86,22 +116,23 @@ def _preferred(plan: KernelPlan) -> list[Entry]:
     return [*plan.main_entries, *(e for e in plan.entries if e.role != "main")]
 
 
-def _entry(plan: KernelPlan, entry: Entry) -> list[str]:
+def _entry(plan: KernelPlan, entry: Entry, wording: Wording) -> list[str]:
     name, upper = entry.name, entry.name.upper()
     says = f"{entry.role}, {entry.variant}" if entry.variant else entry.role
+    numbers = [("BLOCK", entry.block), ("SHARED_BYTES", entry.shared_bytes), *wording.enums]
     lines = [f"// ---- {name} ({says})", ""]
     for when, names in (("before", entry.before), ("after", entry.after)):
         if names:
             lines.append(f"// Launched {when} it, with the same workspace: {', '.join(names)}.")
     lines += [
         f'#define {upper}_SYMBOL "{entry.symbol}"',
-        f"enum {{ {upper}_BLOCK = {entry.block}, {upper}_SHARED_BYTES = {entry.shared_bytes} }};",
+        f"enum {{ {', '.join(f'{upper}_{name} = {number}' for name, number in numbers)} }};",
         "",
         "enum {",
-        *_arguments(plan, entry),
+        *_arguments(plan, entry, wording),
         "};",
         "",
-        "// Work-groups.",
+        f"// {wording.blocks}.",
         *_function(f"{name}_grid", entry.grid, plan),
         "",
         "// Bytes of workspace.",
@@ -112,23 +143,23 @@ def _entry(plan: KernelPlan, entry: Entry) -> list[str]:
     return lines
 
 
-def _arguments(plan: KernelPlan, entry: Entry) -> list[str]:
+def _arguments(plan: KernelPlan, entry: Entry, wording: Wording) -> list[str]:
     upper = entry.name.upper()
     names = [
         f"{upper}_ARG_{argument.name.upper()} = {i}," for i, argument in enumerate(entry.arguments)
     ]
     names.append(f"{upper}_ARGS = {len(entry.arguments)}")
     width = max(map(len, names))
-    says = [*(_says(plan, argument) for argument in entry.arguments), "how many there are"]
+    says = [*(_says(plan, argument, wording) for argument in entry.arguments), "how many there are"]
     return [f"    {n:<{width}}  // {s}" for n, s in zip(names, says, strict=True)]
 
 
-def _says(plan: KernelPlan, argument: Argument) -> str:
+def _says(plan: KernelPlan, argument: Argument, wording: Wording) -> str:
     kind = C_TYPES.get(argument.type, argument.type)
     operand = argument.operand
     if argument.is_pointer:
         verb = {"input": "read", "output": "written"}.get(argument.kind, "workspace")
-        return f"buffer of {kind}, {verb}"
+        return f"{wording.pointer} {kind}, {verb}"
     if argument.kind == "offset":
         return f"{kind}: elements from the start of the buffer to {operand}'s first"
     if argument.name.endswith("_batch_stride"):

@@ -1,4 +1,4 @@
-"""How an operand gets to local memory in the work-group form: its loads, its tile, its conflicts."""
+"""How an operand gets to shared memory: its loads, its tile there as [k][extent], its conflicts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from tilegen.layout import bank_conflicts
 from tilegen.plan import SharedTile
 from tilegen.spec import TileSpec
 from tilegen.tiling import CONTIGUOUS, ceil_div, power_of_two_divisor
-
-# Neighbouring work-items that share a warp tile; no sub-group is assumed, on CPUs either.
-LOGICAL_LANES = 32
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class Staging:
         turned, packed = axis == "k", instruction.k
         size = DTYPES[getattr(spec.types, operand)].bytes
         access = min(16, arch.max_access_bytes) if arch.kind == "gpu" else 16
-        # Words of several k's from several rows: squares, so that as many work-items take part.
+        # Words of several k's from several rows: squares, so that as many threads take part.
         widest = packed if packed > 1 and not turned else max(1, access // size)
         vector = power_of_two_divisor(spec.block["mnk".index(axis)], widest)
         return cls(
@@ -74,11 +71,11 @@ class Staging:
         )
 
     def fetches(self, threads: int) -> int:
-        """Fetches of each work-item for one tile, of :attr:`loads` loads each."""
+        """Fetches of each thread for one tile, of :attr:`loads` loads each."""
         return ceil_div(self.depth * self.extent // self.places, threads)
 
     def registers(self, threads: int) -> int:
-        """Registers of 4 bytes that hold a work-item's fetches, elements as they are stored."""
+        """Registers of 4 bytes that hold a thread's fetches, elements as they are stored."""
         return ceil_div(self.fetches(threads) * self.loads * self.vector * self.element_bytes, 4)
 
 
@@ -132,13 +129,13 @@ def _judge(
     """The tile with the conflicts of its first warp's store and load."""
     size, turned, places = tile.element_bytes, staging.turned, staging.places
     per_row = max(1, (tile.rows if turned else tile.cols) // places)
-    stores = []
-    for lane in range(LOGICAL_LANES):
+    stores, warp = [], lanes[0] * lanes[1]
+    for lane in range(warp):
         slow, fast = lane // per_row, lane % per_row * places
         row, col = (fast, slow % tile.cols) if turned else (slow % tile.rows, fast)
         stores.append(tile.offset(row, col) * size)
     loads = []
-    for lane in range(LOGICAL_LANES):
+    for lane in range(warp):
         place = lane % lanes[0] if axis == 0 else lane // lanes[0]
         loads.append(tile.offset(0, place * tile.vector) * size)
     # A wider store is issued in parts of 16 bytes.

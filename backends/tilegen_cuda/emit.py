@@ -1,0 +1,225 @@
+"""The plan in CUDA C++'s own words: every name that the templates use beyond the plan's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilegen.dtypes import DTYPES
+from tilegen.plan import Argument, Entry, KernelPlan
+from tilegen.roles import Roles
+from tilegen.tiling import CONTIGUOUS, epilogue_operands
+
+from .types import ARGUMENT_TYPES, SPELLINGS
+
+NOTHING = "_nothing.cu.j2"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One epilogue step as an expression of ``value``."""
+
+    call: str
+
+
+@dataclass(frozen=True)
+class AsyncCopy:
+    """One width of cp.async; 16 bytes may pass by the first-level cache."""
+
+    bytes: int
+    cache: str
+
+
+@dataclass(frozen=True)
+class Staged:
+    """One operand's way through shared memory, in the names of the text."""
+
+    operand: str
+    OPERAND: str
+    axis: str
+    fast: str
+    fast_name: str
+    vector: int
+    vector_bytes: int
+    element_bytes: int
+    row_stride: int
+    swizzled: bool
+    swizzle_rows: int
+    swizzle_mask: int
+    swizzle_shift: int
+    fragment: int
+    include: str
+    store_include: str
+    fetch_first: str
+    fetch_next: str
+    fetch_now: str
+
+
+SAYS = {
+    "wide": "contiguous axes are contiguous in memory and whole vectors are aligned",
+    "narrow": "any alignment; a step of 0 broadcasts along a contiguous axis",
+}
+
+
+def _parameter(argument: Argument) -> str:
+    if argument.kind in ("input", "output"):
+        const = "const " if argument.kind == "input" else ""
+        # C and D may be one array, and so may the residual and D.
+        restrict = "" if argument.operand in ("c", "d", "residual") else "__restrict__ "
+        return f"{const}{ARGUMENT_TYPES[argument.type]} *{restrict}{argument.name}"
+    return f"const {ARGUMENT_TYPES[argument.type]} {argument.name}"
+
+
+def parameters(arguments: tuple[Argument, ...]) -> str:
+    """A parameter list, a line for the sizes and one for each operand."""
+    lines: list[list[Argument]] = [[]]
+    for argument in arguments:
+        starts_operand = argument.is_pointer or argument.kind == "scalar"
+        if starts_operand and not (lines[-1] and lines[-1][-1].kind == "scalar"):
+            lines.append([])
+        lines[-1].append(argument)
+    return ",\n    ".join(", ".join(map(_parameter, line)) for line in lines if line)
+
+
+def _call(entry: Entry, body: tuple[Argument, ...]) -> str:
+    """The arguments with which an entry calls the body: steps it does not take are 1."""
+    own = {argument.name for argument in entry.arguments}
+    return ", ".join(a.name if a.name in own else "1" for a in body)
+
+
+def _literal(value: float, kind: str) -> str:
+    return f"{float(value)!r}{SPELLINGS[kind].suffix}"
+
+
+def epilogue_steps(plan: KernelPlan, roles: Roles) -> tuple[list[Step], list[str]]:
+    """The expressions that turn ``value`` into D's value, in order, and the functions they call.
+
+    The value's place is ``row``, ``col + v``.
+    """
+    row_axis, compute = "n" if roles.swapped else "m", plan.spec.types.compute
+    steps, functions = [], []
+    for step in plan.epilogue:
+        place = "row" if step.along == row_axis else "col + v"
+        match step.op:
+            case "bias":
+                call = f"value + bias[{place}]"
+            case "scale":
+                call = f"value * scale[{place}]"
+            case "residual":
+                call = "value + residual[row * ldresidual + col + v]"
+            case "clamp":
+                assert step.low is not None
+                assert step.high is not None
+                low, high = _literal(step.low, compute), _literal(step.high, compute)
+                call = f"clamp_between(value, {low}, {high})"
+            case _:
+                call = f"{step.op}(value)"
+        steps.append(Step(call))
+        if step.op not in ("bias", "scale", "residual"):
+            functions.append(f"_epilogue_{step.op}.cu.j2")
+    return steps, list(dict.fromkeys(functions))
+
+
+def context(plan: KernelPlan) -> Mapping[str, Any]:
+    """Everything that the FMA form's template names."""
+    spec, roles = plan.spec, Roles.of(plan.spec)
+    spelling = SPELLINGS[spec.types.acc]
+    size, layout = DTYPES[spec.types.acc].bytes, plan.spec.layout
+    body = max((entry.arguments for entry in plan.main_entries), key=len)
+    steps, functions = epilogue_steps(plan, roles)
+    staged = [_staged(plan, roles, tile.operand) for tile in plan.shared]
+    by_name = {s.operand: s for s in staged}
+    behind = {c.operand for c in plan.copies if c.mechanism == "cp_async"}
+    registers = [s for s in staged if s.operand not in behind]
+    widths = {size, *(by_name[o].vector_bytes for o in behind)} if behind else set[int]()
+    stages = plan.pipeline.stages
+    c_along = CONTIGUOUS["c"][layout.c] == ("m" if roles.swapped else "n")
+    min_blocks = int(plan.numbers["MIN_BLOCKS"])
+    return {
+        "R": "N" if roles.swapped else "M",
+        "C": "M" if roles.swapped else "N",
+        "row_axis": "n" if roles.swapped else "m",
+        "col_axis": "m" if roles.swapped else "n",
+        "r": roles.rows,
+        "c_": roles.cols,
+        "batched": spec.batch == "strided",
+        "operands": ["a", "b", "c", "d", *epilogue_operands(spec)],
+        "element": spelling.type,
+        "fma": spelling.fma,
+        "exp2": spelling.exp2,
+        "fabs": spelling.fabs,
+        "staged": staged,
+        "registers": registers,
+        "row_staged": by_name[roles.rows],
+        "col_staged": by_name[roles.cols],
+        "async": bool(behind),
+        "async_copies": [AsyncCopy(n, "cg" if n == 16 else "ca") for n in sorted(widths)],
+        "in_flight": max(0, stages - 2),
+        "pipelined": stages > 1,
+        "commit_include": "_commit.cu.j2" if behind else NOTHING,
+        "wait_include": "_wait.cu.j2" if behind else NOTHING,
+        "store_include": "_store_next.cu.j2" if registers else NOTHING,
+        "prologue_says": ", and all stages but one are filled" if stages > 1 else "",
+        "loop_says": f"tile {stages - 1} ahead travels while this one is multiplied"
+        if stages > 1
+        else "one tile after the other",
+        "b_start": plan.shared[1].start // size,
+        "shared_bytes": plan.budget.shared_bytes,
+        "dynamic": int(plan.numbers["DYNAMIC_BYTES"]) > 0,
+        "unroll": plan.numbers["UNROLL_K"],
+        "min_blocks": f", {min_blocks}" if min_blocks > 1 else "",
+        "parameters": parameters(body),
+        "body_name": f"{spec.name}_tile",
+        "entries": [
+            {
+                "name": entry.name,
+                "says": SAYS[entry.variant],
+                "parameters": parameters(entry.arguments),
+                "call": _call(entry, body),
+                "wide": "true" if entry.variant == "wide" else "false",
+            }
+            for entry in plan.main_entries
+        ],
+        "steps": steps,
+        "functions": functions,
+        "c_row_stride": "ldc" if c_along else "c_step",
+        "c_col_stride": "c_step" if c_along else "ldc",
+        "c_wide": "WIDE" if c_along else "false",
+    }
+
+
+def _staged(plan: KernelPlan, roles: Roles, operand: str) -> Staged:
+    tile = next(t for t in plan.shared if t.operand == operand)
+    copy = next(c for c in plan.copies if c.operand == operand)
+    axis, name = "M" if operand == "a" else "N", operand
+    place = f"block_{'row' if operand == roles.rows else 'col'}, {axis}"
+    behind = copy.mechanism == "cp_async"
+
+    def call(k: str, stage: str) -> str:
+        ranges = f"{place}, {k}, k_end" if copy.transposes else f"{k}, k_end, {place}"
+        target = f"{name}_tiles{stage}" if behind else f"fetched_{name}"
+        verb = "copy" if behind else "fetch"
+        return f"{verb}_{name}<WIDE>({target}, {name}, ld{name}, {name}_step, {ranges})"
+
+    return Staged(
+        operand=name,
+        OPERAND=name.upper(),
+        axis=axis,
+        fast="BLOCK_K" if copy.transposes else f"BLOCK_{axis}",
+        fast_name="K" if copy.transposes else axis,
+        vector=copy.elements,
+        vector_bytes=copy.elements * tile.element_bytes,
+        element_bytes=tile.element_bytes,
+        row_stride=tile.row_stride,
+        swizzled=tile.swizzle_mask > 0,
+        swizzle_rows=tile.swizzle_rows,
+        swizzle_mask=tile.swizzle_mask,
+        swizzle_shift=tile.swizzle_shift,
+        fragment=tile.vector,
+        include="_copy_tile_async.cu.j2" if behind else "_fetch_tile.cu.j2",
+        store_include=f"_store_{'turned' if copy.transposes else 'straight'}.cu.j2",
+        fetch_first=call("first", f" + stage * {name.upper()}_STAGE"),
+        fetch_next=call("next", f" + next_stage * {name.upper()}_STAGE"),
+        fetch_now=call("k0", ""),
+    )

@@ -1,0 +1,174 @@
+"""The emulator as a device: the text itself runs on this machine's processor, and findings are errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilegen.backend import Operand, Resources, Toolchain
+from tilegen.build import KernelBinary
+from tilegen.errors import CompileError, LaunchError, VerifyError
+from tilegen.hardware import Arch
+from tilegen.host_arrays import ALIGNMENT, host_empty, host_operand
+from tilegen.plan import Argument, Entry
+from tilegen.render import KernelSource
+
+from .archs import ARCHS
+
+if TYPE_CHECKING:
+    from tilegen.emulator import Program
+
+SELECTOR = "emulator"
+# What a device's allocator gives at least.
+BEST_ALIGNMENT = 256
+# Forwards, backwards, and one seed; the race detector runs besides.
+ORDERS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class EmulatedDevice:
+    """One arch, emulated."""
+
+    arch: Arch
+    selector: str = SELECTOR
+    orders: tuple[int, ...] = ORDERS
+    races: bool = True
+
+    @property
+    def name(self) -> str:
+        return "the emulator"
+
+    @property
+    def rung(self) -> str:
+        return "emulator"
+
+    def toolchain(self) -> Toolchain:
+        """The host's C++ compiler, which is asked for when the first kernel is launched."""
+        from tilegen.emulator.toolchain import host_compiler
+
+        try:
+            compiler = host_compiler()
+        except CompileError as error:
+            return Toolchain("emulator", missing=str(error), device=self)
+        return Toolchain("emulator", f"with {compiler.version}", device=self)
+
+    def compile(self, source: KernelSource) -> KernelBinary:
+        """The source as it is: what runs is compiled from its text, through the emulator's cache."""
+        nothing = {entry.name: Resources() for entry in source.entries}
+        return KernelBinary(source, b"", "", nothing, self.toolchain())
+
+    def load(self, binary: KernelBinary) -> EmulatedProgram:
+        from tilegen import emulator
+
+        symbols = list(dict.fromkeys(entry.symbol for entry in binary.source.entries))
+        program = emulator.compile(binary.source.text, "cuda", symbols)
+        return EmulatedProgram(self, binary.source, program)
+
+    def session(self, arrays: Sequence[Any], stream: Any) -> EmulatedSession:
+        if stream is not None:
+            raise LaunchError(
+                f"stream: the emulator has none, and {type(stream).__name__} is given"
+            )
+        return EmulatedSession()
+
+
+@dataclass(frozen=True)
+class EmulatedSession:
+    """Host arrays, used in place: the emulator copies them to and from its child process."""
+
+    stream: None = None
+    alignment: int = ALIGNMENT
+
+    def operand(self, name: str, array: Any, *, writes: bool) -> Operand:
+        # The array itself goes to the child process, not its address.
+        return host_operand(name, array, writes=writes)._replace(handle=array)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> np.ndarray[Any, Any]:
+        return host_empty(shape, dtype, majorness)
+
+    def workspace(self, size: int) -> np.ndarray[Any, Any]:
+        return host_empty((1, size), "u8", "row")
+
+    def begin(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+class EmulatedProgram:
+    """The kernels of one text; a launch raises what the emulator finds."""
+
+    def __init__(self, device: EmulatedDevice, source: KernelSource, program: Program) -> None:
+        self._device, self._source, self._program = device, source, program
+
+    def bind(
+        self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], stream: Any
+    ) -> Callable[[], None]:
+        kept = list(arguments)
+        return lambda: self.launch(entry, grid, kept, stream)
+
+    def launch(
+        self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], stream: Any
+    ) -> None:
+        from tilegen import emulator
+
+        buffers = _Buffers()
+        values = [buffers.of(v)[1] if a.is_pointer else v for a, v in arguments]
+        written = [i for i, (a, _) in enumerate(arguments) if a.kind == "output"]
+        run = emulator.run(
+            self._program,
+            "cuda",
+            entry=entry.symbol,
+            grid=grid,
+            block=entry.block,
+            args=values,
+            outputs=written,
+            shared_bytes=int(self._source.plan.numbers.get("DYNAMIC_BYTES", 0)),
+            shared_limit=self._device.arch.shared_bytes,
+            orders=self._device.orders,
+            races=self._device.races,
+        )
+        if not run.clean:
+            raise VerifyError(self._told(run.findings))
+        for place in written:
+            target = arguments[place][1]
+            target[...] = run.arrays[buffers.of(target)[0]]
+
+    def _told(self, findings: Sequence[Any]) -> str:
+        """The first finding with its place in the text, and what the others are."""
+        # What names a line says more than what only shows in the results.
+        first, *others = sorted(findings, key=lambda f: f.line is None)
+        told = f"the emulator found {first}"
+        if first.line is not None and first.line <= len(lines := self._source.text.splitlines()):
+            told += f"; line {first.line} of {self._source.name}{self._source.suffix} is "
+            told += f"`{lines[first.line - 1].strip()}`"
+        more = ", ".join(f"{f.kind} at line {f.line}" if f.line else f.kind for f in others)
+        return told + (f"; also {more}" if more else "")
+
+
+class _Buffers:
+    """One buffer for each array of a launch: C and D may be one."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[int, Any]] = {}
+
+    def of(self, array: np.ndarray[Any, Any]) -> tuple[int, Any]:
+        """Its place among the arrays that a run gives back, and the buffer."""
+        from tilegen.emulator import Buffer
+
+        address = array.__array_interface__["data"][0]
+        key = (address, array.shape, array.strides, array.dtype)
+        if key not in self._known:
+            # As aligned as the array is, and no more: what the launch relied on is what the text gets.
+            align = min(BEST_ALIGNMENT, address & -address) if address else BEST_ALIGNMENT
+            self._known[key] = len(self._known), Buffer(array, align=align)
+        return self._known[key]
+
+
+@cache
+def emulators() -> tuple[EmulatedDevice, ...]:
+    """The emulator, once for each arch."""
+    return tuple(EmulatedDevice(arch) for arch in ARCHS.values())

@@ -1,0 +1,274 @@
+"""The FMA form: the block tile staged in shared memory, micro-tiles by outer product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tilegen.backend import TypeCombination
+from tilegen.dtypes import DTYPES
+from tilegen.hardware import Arch
+from tilegen.outer_product import LaneTile
+from tilegen.plan import (
+    Access,
+    Budget,
+    Copy,
+    Entry,
+    KernelPlan,
+    Pipeline,
+    RegisterUse,
+    Role,
+    SharedTile,
+)
+from tilegen.roles import Roles
+from tilegen.rules import Candidate, Rule
+from tilegen.spec import PinValue, TileSpec
+from tilegen.staging import Staging, shared_tile
+from tilegen.tiling import (
+    CONTIGUOUS,
+    ceil_div,
+    kernel_name,
+    main_arguments,
+    occupancy,
+    planned_steps,
+    tile_grid,
+)
+
+from .archs import SCALARS, STATIC_SHARED_BYTES
+from .types import FMA_COMBINATIONS
+
+SWIZZLES = ("none", "pad", "xor")
+COPIES = ("cp_async", "registers")
+MOST_BLOCKS = 8
+# How deep the loop over BLOCK_K is unrolled.
+UNROLL_K = 8
+# Pointers, sizes, strides, the loop and the tile's place; for each access of a copy its addresses.
+ADDRESS_REGISTERS, ACCESS_REGISTERS = 48, 4
+# What one access of the widest kind moves.
+WIDEST_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Fma:
+    """Tiles in shared memory, TM x TN micro-tiles, as many stages as fit.
+
+    An operand that is contiguous along M or N lies in shared memory as it does in global memory and
+    is copied by cp.async where the arch has it; one that is contiguous along K is turned on its way
+    through registers.
+    """
+
+    name: str = "fma"
+    rules: tuple[Rule, ...] = ()
+
+    def types(self, arch: Arch) -> Sequence[TypeCombination]:
+        return FMA_COMBINATIONS
+
+    def pins(self, arch: Arch) -> Mapping[str, Sequence[PinValue]]:
+        copies = COPIES if "cp_async" in arch.features else COPIES[1:]
+        return {
+            "form": (self.name,),
+            "swizzle": SWIZZLES,
+            "copy": copies,
+            "min_blocks": tuple(range(1, MOST_BLOCKS + 1)),
+        }
+
+    def derive(self, spec: TileSpec, arch: Arch) -> Candidate:
+        pins = spec.pins.get("cuda", {})
+        instruction = next((i for i in SCALARS if i.type_acc == spec.types.acc), SCALARS[0])
+        threads = max(1, spec.warps[0]) * max(1, spec.warps[1]) * arch.lanes
+        size = DTYPES[spec.types.acc].bytes
+        way = LaneTile.of(spec, arch.lanes, max(1, WIDEST_BYTES // size))
+        lanes = None if way is None else way.lanes
+        base = Candidate(spec, "cuda", arch, self, instruction, threads, arch.lanes, lanes)
+        if way is None:
+            return base
+        notes = [way.note] if way.note else []
+        if spec.split_k > 1:
+            notes.append(f"split_k {spec.split_k} -> 1: this form sums all of K in one block")
+        staging = {o: Staging.of(o, spec, arch, instruction) for o in ("a", "b")}
+        behind = _asynchronous(staging, spec, arch)
+        swizzle = pins.get("swizzle")
+
+        def tiles(stages: int) -> tuple[SharedTile, ...]:
+            """Padded where that fits: it costs fewer instructions than a swizzle."""
+            padded, swizzled = (
+                _placed(
+                    shared_tile(o, staging[o], arch, way.lanes, fragment, stages, swizzle, compact)
+                    for o, fragment in zip(("a", "b"), way.vectors, strict=True)
+                )
+                for compact in (False, True)
+            )
+            return padded if _end(padded) <= arch.shared_bytes else swizzled
+
+        stages = spec.stages
+        shared = tiles(stages)
+        while stages > 1 and _end(shared) > arch.shared_bytes:
+            stages -= 1
+            shared = tiles(stages)
+        if stages < spec.stages:
+            notes.append(
+                f"stages {spec.stages} -> {stages}: more tiles of A and B do not fit in "
+                f"{arch.shared_bytes} bytes"
+            )
+        for tile in shared:
+            if tile.store_conflicts or tile.load_conflicts:
+                notes.append(
+                    f"{tile.operand}'s shared tile: {tile.store_conflicts} extra cycles a warp "
+                    f"store, {tile.load_conflicts} a warp load ({tile.swizzle})"
+                )
+        pinned = pins.get("min_blocks", 1)
+        # What is no number is refused by the rule for pins.
+        min_blocks = max(1, pinned) if isinstance(pinned, int) else 1
+        return replace(
+            base,
+            thread=way.thread,
+            passes=way.passes,
+            stages=stages,
+            shared=shared,
+            registers=(_registers(spec, arch, way, staging, behind, threads, min_blocks),),
+            numbers={"way": way, "staging": staging, "behind": behind, "min_blocks": min_blocks},
+            notes=tuple(notes),
+        )
+
+    def plan(self, candidate: Candidate) -> KernelPlan:
+        spec, arch = candidate.spec, candidate.arch
+        assert candidate.instruction is not None
+        way: LaneTile = candidate.numbers["way"]
+        staging: dict[str, Staging] = candidate.numbers["staging"]
+        behind: frozenset[str] = candidate.numbers["behind"]
+        (bm, bn, _), roles, use = spec.block, Roles.of(spec), candidate.registers[0]
+        size = DTYPES[spec.types.acc].bytes
+        rows, cols = roles.order((0, 1))
+        d_vector = way.vectors[cols]
+        c_vector = d_vector if spec.layout.c == spec.layout.d else 1
+        wide = (
+            *(Access(o, s.vector, s.vector * size, s.vector) for o, s in staging.items()),
+            Access("c", c_vector, c_vector * size, c_vector),
+            Access("d", d_vector, d_vector * size, d_vector),
+        )
+        narrow = tuple(Access(o, 1, size, unit_step=False) for o in ("a", "b", "c", "d"))
+        entries = tuple(
+            Entry(
+                name=f"{spec.name}_{variant}",
+                role="main",
+                variant=variant,
+                arguments=main_arguments(spec, offsets=False, steps=variant == "narrow"),
+                accesses=accesses,
+                grid=tile_grid(spec.block),
+                block=candidate.threads,
+                shared_bytes=candidate.shared_bytes,
+            )
+            for variant, accesses in (("wide", wide), ("narrow", narrow))
+        )
+        blocks, share, bound = occupancy(arch, candidate.threads, candidate.shared_bytes, use)
+        (tm, tn), stages = candidate.thread, candidate.stages
+        return KernelPlan(
+            spec=spec,
+            backend="cuda",
+            arch=arch,
+            form=self.name,
+            template="fma.cu.j2",
+            name=kernel_name(spec, arch, f"t{tm}x{tn}_s{stages}"),
+            instruction=candidate.instruction,
+            block=spec.block,
+            warp=spec.warp,
+            warps=spec.warps,
+            thread=candidate.thread,
+            passes=candidate.passes,
+            threads=candidate.threads,
+            split_k=1,
+            fragments=way.fragments(spec, 1),
+            ownership=way.ownership(spec, 1),
+            shared=candidate.shared,
+            copies=tuple(
+                Copy(
+                    o,
+                    "global",
+                    "shared",
+                    "cp_async" if o in behind else "vector_load",
+                    s.vector,
+                    s.fetches(candidate.threads),
+                    CONTIGUOUS[o][getattr(spec.layout, o)],
+                    transposes=s.turned,
+                )
+                for o, s in staging.items()
+            ),
+            pipeline=Pipeline(
+                stages,
+                "cp_async_group" if behind else "barrier",
+                (Role("all", spec.warps[0] * spec.warps[1]),),
+            ),
+            epilogue=planned_steps(spec),
+            entries=entries,
+            budget=Budget(
+                registers=candidate.registers,
+                shared_bytes=candidate.shared_bytes,
+                shared_limit=arch.shared_bytes,
+                blocks_per_multiprocessor=blocks,
+                occupancy=share,
+                bound_by=bound,
+                flop_per_shared_load=way.flop_per_load,
+                flop_per_global_byte=2 * bm * bn / ((bm + bn) * size),
+            ),
+            numbers={
+                "ROW_VECTOR": way.vectors[rows],
+                "COL_VECTOR": way.vectors[cols],
+                "LANES_M": way.lanes[0],
+                "LANES_N": way.lanes[1],
+                "UNROLL_K": UNROLL_K,
+                "MIN_BLOCKS": candidate.numbers["min_blocks"],
+                # Static shared memory has a limit of its own; beyond it the launch asks for it.
+                "DYNAMIC_BYTES": dynamic_bytes(candidate.shared_bytes),
+            },
+            notes=candidate.notes,
+        )
+
+
+def dynamic_bytes(shared_bytes: int) -> int:
+    """What a launch must ask for: nothing, or all of it where static shared memory is too small."""
+    return shared_bytes if shared_bytes > STATIC_SHARED_BYTES else 0
+
+
+def _asynchronous(staging: Mapping[str, Staging], spec: TileSpec, arch: Arch) -> frozenset[str]:
+    """The operands that cp.async brings: those that lie the same way in both memories."""
+    if "cp_async" not in arch.features or spec.pins.get("cuda", {}).get("copy") == "registers":
+        return frozenset()
+    return frozenset(o for o, s in staging.items() if not s.turned)
+
+
+def _placed(tiles: Iterable[SharedTile]) -> tuple[SharedTile, ...]:
+    """The tiles one behind the other, each where a widest access may begin."""
+    out: list[SharedTile] = []
+    for tile in tiles:
+        start = ceil_div(_end(out), WIDEST_BYTES) * WIDEST_BYTES
+        out.append(replace(tile, start=start))
+    return tuple(out)
+
+
+def _end(tiles: Sequence[SharedTile]) -> int:
+    return max((t.start + t.bytes for t in tiles), default=0)
+
+
+def _registers(
+    spec: TileSpec,
+    arch: Arch,
+    way: LaneTile,
+    staging: Mapping[str, Staging],
+    behind: frozenset[str],
+    threads: int,
+    min_blocks: int,
+) -> RegisterUse:
+    """Registers of one thread, and how many it can have in a block of so many."""
+    file, words = arch.registers, DTYPES[spec.types.acc].bytes // 4
+    assert file.per_multiprocessor is not None
+    share = file.per_multiprocessor // max(1, threads * min_blocks)
+    rows, cols = way.tile
+    return RegisterUse(
+        file.name,
+        accumulators=rows * cols * words,
+        operands=(rows + cols) * words,
+        staging=sum(s.registers(threads) for o, s in staging.items() if o not in behind),
+        addressing=ADDRESS_REGISTERS
+        + ACCESS_REGISTERS * sum(s.fetches(threads) for s in staging.values()),
+        limit=min(file.per_lane, share // file.granularity * file.granularity),
+    )

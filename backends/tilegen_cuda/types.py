@@ -1,0 +1,35 @@
+"""Element types in CUDA C++: how a value is spelled, and which products a form offers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilegen.backend import TypeCombination
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """One type of values in registers.
+
+    Attributes
+    ----------
+    type, suffix : str
+        ``"float"`` and the suffix of its literals.
+    fma, exp2, fabs : str
+        The functions that the language has built in.
+    """
+
+    type: str
+    suffix: str
+    fma: str
+    exp2: str
+    fabs: str
+
+
+SPELLINGS = {
+    "f32": Spelling("float", "f", "fmaf", "exp2f", "fabsf"),
+    "f64": Spelling("double", "", "fma", "exp2", "fabs"),
+}
+FMA_COMBINATIONS = tuple(TypeCombination(t, t, t, ((t, t),)) for t in SPELLINGS)
+# Arguments of a launch.
+ARGUMENT_TYPES = {"i64": "long long", **{t: s.type for t, s in SPELLINGS.items()}}

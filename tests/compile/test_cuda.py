@@ -1,0 +1,143 @@
+"""CUDA texts through NVRTC, which needs no device: every arch, spills as predicted, the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilegen as tg
+import tilegen.cli as cli
+from tilegen import registry
+from tilegen.errors import CompileError
+from tilegen_cuda.archs import ARCHS
+from tilegen_cuda.toolchain import nvrtc
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+needs_nvrtc = pytest.mark.skipif(nvrtc() is None, reason="no NVRTC: pip install 'tilegen[cuda]'")
+F64 = {"types": dict.fromkeys(("a", "b", "acc", "c", "d"), "f64")}
+
+
+def compiled(arch: str, **data: Any) -> tg.KernelBinary:
+    return tg.compile(tg.emit(tg.lower(tg.TileSpec(**data), "cuda", arch)), cache=False)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ARCHS)
+def test_every_arch(arch: str) -> None:
+    binary = compiled(
+        arch,
+        block=(64, 64, 16),
+        warp=(32, 32),
+        batch="strided",
+        epilogue=[{"op": "bias"}, {"op": "gelu"}, {"op": "residual"}],
+    )
+    assert binary.data[:4] == b"\x7fELF"
+    for said in binary.resources.values():
+        assert said.spill_bytes == 0
+        assert said.registers is not None
+        assert 16 < said.registers <= 255
+        assert said.shared_bytes == binary.source.plan.budget.shared_bytes
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("step", ["gelu", "gelu_tanh", "silu", "relu"])
+def test_every_epilogue_step(step: str, kind: str) -> None:
+    types = dict.fromkeys(("a", "b", "acc", "c", "d"), kind)
+    compiled("sm_75", block=(32, 32, 8), warp=(16, 16), types=types, epilogue=[{"op": step}])
+
+
+@needs_nvrtc
+def test_dynamic_shared_memory_is_told_beside_what_ptxas_says() -> None:
+    binary = compiled("sm_80", block=(128, 128, 16), warp=(64, 32), stages=4)
+    for said in binary.resources.values():
+        assert said.shared_bytes == 0
+        planned = binary.source.plan.budget.shared_bytes
+        assert said.extra == {"bytes of dynamic shared memory": planned}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "tile",
+    [
+        {"block": (128, 128, 16), "warp": (64, 32)},
+        {"block": (256, 128, 16), "warp": (64, 64)},
+        {"block": (64, 64, 8), "warp": (32, 16)},
+        {"block": (64, 64, 16), "warp": (32, 32), **F64},
+    ],
+    ids=str,
+)
+def test_what_is_predicted_not_to_spill_does_not(tile: dict[str, Any]) -> None:
+    binary = compiled("sm_80", **tile)
+    use = binary.source.plan.budget.registers[0]
+    for said in binary.resources.values():
+        assert said.spill_bytes == 0
+        assert said.registers is not None
+        assert abs(said.registers - use.predicted) <= 48
+
+
+@needs_nvrtc
+def test_a_refused_text_keeps_the_log() -> None:
+    from dataclasses import replace
+
+    source = tg.emit(tg.lower(tg.TileSpec(block=(32, 32, 8), warp=(16, 16)), "cuda", "sm_80"))
+    broken = replace(source, text=source.text.replace("using element = float;", ""))
+    with pytest.raises(CompileError, match="NVRTC refuses the text") as raised:
+        tg.compile(broken, cache=False)
+    assert 'identifier "element" is undefined' in raised.value.log
+    assert "--gpu-architecture=sm_80" in raised.value.flags
+
+
+def test_without_nvrtc_the_sentence_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tilegen_cuda.toolchain as toolchain
+
+    monkeypatch.setattr(toolchain, "nvrtc", lambda: None)
+    source = tg.emit(tg.lower(tg.TileSpec(block=(32, 32, 8), warp=(16, 16)), "cuda", "sm_80"))
+    with pytest.raises(CompileError, match=r"pip install 'tilegen\[cuda\]'"):
+        tg.compile(source)
+    assert [m.what for m in registry.get("cuda").missing()] == [
+        "NVRTC, which compiles CUDA C++ without a GPU"
+    ]
+    # The emulator compiles the text itself.
+    kernel = tg.load(source, "emulator")
+    a, b = np.ones((20, 30), np.float32), np.ones((30, 10), np.float32)
+    assert (kernel(a, b) == 30).all()
+
+
+@pytest.mark.parametrize("there", [pytest.param(True, marks=needs_nvrtc), False])
+def test_build_and_verify_without_a_gpu(
+    there: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import tilegen_cuda.toolchain as toolchain
+
+    if not there:
+        monkeypatch.setattr(toolchain, "nvrtc", lambda: None)
+    words = ["build", str(EXAMPLES / "gemm_f32.toml"), "--backend", "cuda", "--arch", "sm_80",
+             "--verify", "--examples", "6", "-d", "emulator", "-o", str(tmp_path)]  # fmt: skip
+    assert cli.run(words) == 0
+    said = capsys.readouterr().out
+    assert "checked on the emulator (emulator), cuda sm_80: gemm_f32" in said
+    cubins = list(tmp_path.glob("*.cubin"))
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["arch"] == "sm_80"
+    assert [path.read_bytes()[:4] for path in cubins] == [b"\x7fELF"] * there
+    assert (manifest["binary"] is not None) == there
+    again = tg.load(tmp_path, "emulator")
+    a, b = np.ones((20, 30), np.float32), np.ones((30, 10), np.float32)
+    assert (again(a, b) == 30).all()
+
+
+def test_a_fault_in_the_text_is_named_by_line() -> None:
+    from dataclasses import replace
+
+    source = tg.emit(tg.lower(tg.TileSpec(block=(32, 32, 8), warp=(16, 16)), "cuda", "sm_80"))
+    barrier = "        __syncthreads();\n"
+    assert source.text.count(barrier) == 1
+    kernel = tg.load(replace(source, text=source.text.replace(barrier, "")), "emulator")
+    a, b = np.ones((32, 32), np.float32), np.ones((32, 32), np.float32)
+    with pytest.raises(tg.VerifyError, match=r"the emulator found line \d+: data-race"):
+        kernel(a, b)

@@ -1,0 +1,212 @@
+"""CUDA kernels on a GPU: every majorness, odd sizes, CuPy's arrays, streams and graphs, and the
+emulator's results bit for bit."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilegen as tg
+from tilegen import registry
+from tilegen.backend import TypeCombination
+from tilegen.testing import Problem, View, check_problem, make_arrays
+
+GPUS = list(registry.get("cuda").devices())
+pytestmark = [
+    pytest.mark.device,
+    pytest.mark.skipif(not GPUS, reason="no CUDA GPU was found (tilegen targets)"),
+]
+TILES = [
+    {"block": (128, 128, 16), "warp": (64, 32), "stages": 3},
+    {"block": (64, 64, 8), "warp": (32, 32), "stages": 1, "thread": (4, 4)},
+    {"block": (32, 96, 20), "warp": (16, 48), "stages": 2},
+]
+BITS = {4: np.uint32, 8: np.uint64}
+
+
+def build(**data: Any) -> tg.Kernel:
+    return tg.build(tg.TileSpec(**data), "cuda", device=GPUS[0])
+
+
+def cupy() -> Any:
+    from tilegen_cuda.device import cupy
+
+    return cupy()
+
+
+@pytest.mark.parametrize("tile", TILES, ids=lambda t: "x".join(map(str, t["block"])))
+@pytest.mark.parametrize("major", list(product("rc", repeat=4)), ids="".join)
+def test_every_majorness(tile: dict[str, Any], major: tuple[str, ...]) -> None:
+    names = {"r": "row", "c": "col"}
+    layout = {x: names[m] for x, m in zip("abcd", major, strict=True)}
+    report = tg.verify(build(**tile, layout=layout), examples=25, seed=7)
+    assert set(report.entries) == {"gemm_wide", "gemm_narrow"}
+
+
+@pytest.mark.parametrize(
+    "pins",
+    [{"copy": "registers"}, {"swizzle": "none"}, {"swizzle": "pad"}, {"min_blocks": 2}],
+    ids=str,
+)
+def test_every_pin(pins: dict[str, Any]) -> None:
+    tg.verify(build(**TILES[0], pins={"cuda": pins}), examples=25, seed=4)
+
+
+COMBINATIONS = [
+    (t, output)
+    for form in (registry.get("cuda").forms(GPUS[0].arch) if GPUS else ())
+    for t in form.types(GPUS[0].arch)
+    for output in t.outputs
+]
+
+
+@pytest.mark.parametrize(
+    ("types", "output"), COMBINATIONS, ids=lambda x: x.a + x.b if hasattr(x, "a") else "".join(x)
+)
+def test_every_type(types: TypeCombination, output: tuple[str, str]) -> None:
+    c, d = output
+    kinds = {"a": types.a, "b": types.b, "acc": types.acc, "c": c, "d": d}
+    for tile, major in (
+        (TILES[1], ("row", "col", "row", "row")),
+        (TILES[2], ("col", "row", "row", "col")),
+    ):
+        layout = dict(zip("abcd", major, strict=True))
+        assert (
+            tg.verify(build(**tile, types=kinds, layout=layout), examples=20, seed=5).examples == 20
+        )
+
+
+def test_batch_and_every_epilogue_step() -> None:
+    steps = ["scale", "bias", "residual", "gelu", "gelu_tanh", "silu", "relu"]
+    epilogue = [{"op": op} for op in steps] + [{"op": "clamp", "low": -4, "high": 4}]
+    tg.verify(build(**TILES[1], batch="strided", epilogue=epilogue), examples=50, seed=3)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("tile", TILES, ids=lambda t: "x".join(map(str, t["block"])))
+def test_the_emulator_has_the_same_bits(tile: dict[str, Any], kind: str) -> None:
+    """Random values, so that another order of the sums, or another rounding, would show."""
+    types = dict.fromkeys(("a", "b", "acc", "c", "d"), kind)
+    spec = tg.TileSpec(**tile, types=types)
+    plan = tg.lower(spec, "cuda", GPUS[0].arch.name)
+    source = tg.emit(plan)
+    draw = np.random.default_rng(11)
+    dtype = np.dtype("f4" if kind == "f32" else "f8")
+    a, b = (draw.standard_normal(s).astype(dtype) for s in ((133, 77), (77, 101)))
+    device, emulated = tg.load(source, GPUS[0])(a, b), tg.load(source, "emulator")(a, b)
+    assert np.array_equal(device.view(BITS[dtype.itemsize]), emulated.view(BITS[dtype.itemsize]))
+
+
+def test_arrays_on_the_device() -> None:
+    cp, kernel = cupy(), build(**TILES[0])
+    problem = Problem(257, 130, 77, alpha=2.0, beta=-1.0)
+    host = make_arrays(problem, kernel.plan.spec)
+    a, b, c = (cp.asarray(np.ascontiguousarray(x)) for x in (host.a, host.b, host.c))
+    d = kernel(a, b, c, alpha=2.0, beta=-1.0)
+    assert isinstance(d, cp.ndarray)
+    assert np.array_equal(d.get(), 2 * (host.a @ host.b) - host.c)
+    part = kernel(a[1:, 1:], b[1:, 3:])
+    assert np.array_equal(part.get(), host.a[1:, 1:] @ host.b[1:, 3:])
+    assert kernel(a, b, c, beta=1.0, out=c) is c
+    assert np.array_equal(c.get(), host.a @ host.b + host.c)
+    with pytest.raises(tg.LaunchError, match="out: it overlaps a"):
+        kernel(a[:, :64], b[:64, :64], out=a[:, 3:67])
+    with pytest.raises(tg.LaunchError, match="all on the host or all on the device"):
+        kernel(host.a, b)
+
+
+def test_a_stream_and_a_graph() -> None:
+    cp, kernel = cupy(), build(**TILES[0])
+    a = cp.asarray(np.ones((200, 64), np.float32))
+    b = cp.asarray(np.ones((64, 96), np.float32))
+    out, stream = cp.zeros((200, 96), np.float32), cp.cuda.Stream(non_blocking=True)
+    cp.cuda.Device().synchronize()
+    kernel(a, b, out=out, stream=stream)
+    stream.synchronize()
+    assert (out == 64).all()
+    prepared = kernel.prepare(a, b, out=out, stream=stream)
+    with stream:
+        stream.begin_capture()
+        prepared()
+        graph = stream.end_capture()
+    a *= 2
+    cp.cuda.Device().synchronize()
+    graph.launch(stream)
+    stream.synchronize()
+    assert (out == 128).all()
+    # What other libraries call a stream: its address.
+    kernel(a, b, out=out, stream=stream.ptr)
+    with pytest.raises(tg.LaunchError, match="stream: a CuPy stream is needed"):
+        kernel(a, b, out=out, stream="stream")
+
+
+def test_large_offsets_do_not_wrap() -> None:
+    cp, kernel = cupy(), build(**TILES[0])
+    rows, k, ld = 5, 64, 2**30 + 8
+    store = cp.empty((rows - 1) * ld + k, np.float32)
+    a = cp.ndarray((rows, k), np.float32, store.data, strides=(ld * 4, 4))
+    a[...] = cp.arange(1, rows + 1, dtype=np.float32)[:, None]
+    b = cp.ones((k, 3), np.float32)
+    want = np.arange(1, rows + 1, dtype=np.float32)[:, None] * k * np.ones((1, 3), np.float32)
+    assert np.array_equal(kernel(a, b).get(), want)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2, 3])
+def test_unaligned_views(offset: int) -> None:
+    views = {x: View(pad=offset, offset=offset) for x in "abcd"}
+    check_problem(build(**TILES[0]), Problem(131, 133, 67, beta=1.0, views=views))
+
+
+def test_host_arrays_keep_what_lies_between_the_elements() -> None:
+    kernel = build(**TILES[0])
+    draw = np.random.default_rng(0)
+    a = draw.integers(-3, 4, (70, 90)).astype(np.float32)
+    b = draw.integers(-3, 4, (90, 50)).astype(np.float32)
+    room = np.full((70, 120), 7, np.float32)
+    prepared = kernel.prepare(a, b, out=room[:, 3:53])
+    for _ in range(3):
+        b += 1
+        assert np.array_equal(prepared(), a @ b)
+        assert np.array_equal(kernel(a, b), a @ b)
+    assert (room[:, :3] == 7).all()
+    assert (room[:, 53:] == 7).all()
+    c = draw.integers(-3, 4, (70, 50)).astype(np.float32)
+    before = c.copy()
+    twice = kernel.prepare(a, b, c, beta=1, out=c)
+    twice()
+    twice()
+    assert np.array_equal(c, before + 2 * (a @ b))
+
+
+def test_an_array_of_another_library() -> None:
+    cp, kernel = cupy(), build(**TILES[0])
+
+    class Foreign:
+        def __init__(self, array: Any) -> None:
+            self._array = array
+            self.__cuda_array_interface__ = array.__cuda_array_interface__
+
+    a, b = cp.ones((40, 16), np.float32), cp.ones((16, 24), np.float32)
+    assert (kernel(Foreign(a), Foreign(b)) == 16).all()
+    with pytest.raises(tg.LaunchError, match="b: an array on the GPU is needed"):
+        kernel(a, [[1.0]])
+
+
+def test_two_threads_at_once() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    cp, kernel = cupy(), build(**TILES[0])
+
+    def work(value: int) -> bool:
+        with cp.cuda.Stream(non_blocking=True) as stream:
+            a = cp.full((300, 64), value, np.float32)
+            b = cp.ones((64, 200), np.float32)
+            ok = [(kernel(a, b, stream=stream) == 64 * value).all() for _ in range(20)]
+            stream.synchronize()
+            return all(bool(x) for x in ok)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(1, 9)))

@@ -1,0 +1,152 @@
+"""CUDA plans: what a target lowers, refuses and predicts, and what is read of ptxas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tilegen as tg
+from tilegen import registry
+from tilegen.errors import PlanError
+from tilegen_cuda.archs import ARCHS
+from tilegen_cuda.device import runnable
+from tilegen_cuda.toolchain import resources
+
+BASE = {"block": (128, 128, 16), "warp": (64, 32)}
+F64 = {"types": dict.fromkeys(("a", "b", "acc", "c", "d"), "f64")}
+
+
+def plan(arch: str = "sm_80", **changes: Any) -> tg.KernelPlan:
+    return tg.lower(tg.TileSpec(**{**BASE, **changes}), "cuda", arch)
+
+
+def mechanisms(made: tg.KernelPlan) -> dict[str, str]:
+    return {c.operand: c.mechanism for c in made.copies}
+
+
+def test_what_lies_the_same_way_in_both_memories_is_copied_behind_the_threads() -> None:
+    assert mechanisms(plan()) == {"a": "vector_load", "b": "cp_async"}
+    assert mechanisms(plan(layout={"a": "col"})) == {"a": "cp_async", "b": "cp_async"}
+    assert mechanisms(plan(layout={"b": "col"})) == {"a": "vector_load", "b": "vector_load"}
+    assert mechanisms(plan("sm_75")) == {"a": "vector_load", "b": "vector_load"}
+    pinned = plan(pins={"cuda": {"copy": "registers"}})
+    assert mechanisms(pinned) == {"a": "vector_load", "b": "vector_load"}
+    assert pinned.pipeline.waits == "barrier"
+    assert plan().pipeline.waits == "cp_async_group"
+
+
+def test_stages_fall_to_what_fits() -> None:
+    made = plan("sm_75", stages=8)
+    assert made.pipeline.stages == 4
+    assert any("stages 8 -> 4" in note and "65536 bytes" in note for note in made.notes)
+    assert plan("sm_90", stages=8).pipeline.stages == 8
+
+
+def test_shared_memory_over_48_kib_is_the_launch_s_affair() -> None:
+    small, large = plan(stages=2), plan(stages=4)
+    assert small.numbers["DYNAMIC_BYTES"] == 0
+    assert large.numbers["DYNAMIC_BYTES"] == large.budget.shared_bytes > 48 * 1024
+    assert "extern __shared__" not in tg.emit(small).text
+    assert "extern __shared__" in tg.emit(large).text
+
+
+def test_tiles_begin_where_a_vector_may() -> None:
+    made = plan(block=(24, 40, 7), warp=(24, 20), stages=3)
+    a, b = made.shared
+    assert (a.start, b.start % 16) == (0, 0)
+    assert b.start >= a.bytes
+    assert made.budget.shared_bytes == b.start + b.bytes
+
+
+def test_registers_are_those_of_a_full_block() -> None:
+    assert plan().budget.registers[0].limit == 255
+    assert plan(warp=(32, 32)).budget.registers[0].limit == 128
+    four = plan(block=(64, 64, 16), warp=(32, 32), pins={"cuda": {"min_blocks": 4}})
+    assert four.budget.registers[0].limit == 128
+    assert "__launch_bounds__(THREADS, 4)" in tg.emit(four).text
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_occupancy_stays_within_the_arch(arch: str) -> None:
+    made, limits = plan(arch), ARCHS[arch]
+    blocks = made.budget.blocks_per_multiprocessor
+    assert blocks is not None
+    assert blocks >= 1
+    taken = made.budget.shared_bytes + limits.shared_reserved_bytes
+    assert blocks * taken <= limits.shared_per_multiprocessor
+    assert blocks * made.threads <= limits.max_threads_per_multiprocessor
+    assert made.budget.occupancy == blocks * made.threads / limits.max_threads_per_multiprocessor
+
+
+def test_a_block_takes_one_kibibyte_more_than_it_asks_for() -> None:
+    """Two blocks of half an Ampere multiprocessor's shared memory do not fit beside each other."""
+    from dataclasses import replace
+
+    from tilegen.plan import RegisterUse
+    from tilegen.tiling import occupancy
+
+    use = RegisterUse("32-bit", 10, 0, 0, 0, 255)
+    arch = ARCHS["sm_80"]
+    assert occupancy(arch, 128, 82 * 1024, use)[0] == 1
+    assert occupancy(replace(arch, shared_reserved_bytes=0), 128, 82 * 1024, use)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arch", "changes", "words"),
+    [
+        ("sm_80", {"types": {"a": "f16", "b": "f16", "acc": "f32", "c": "f16"}}, "offers f32, f64"),
+        ("sm_75", {"pins": {"cuda": {"copy": "cp_async"}}}, "must be one of registers"),
+        ("sm_80", {"pins": {"cuda": {"copy": "dma"}}}, "must be one of cp_async, registers"),
+        ("sm_80", {"pins": {"cuda": {"min_blocks": 9}}}, "nearest legal value: 8"),
+        ("sm_80", {"pins": {"cuda": {"min_blocks": "two"}}}, "must be one of 1, 2"),
+        ("sm_80", {"warp": (8, 8)}, "allows 1024"),
+        ("sm_80", {"warp": (128, 128), "block": (128, 128, 16)}, "the kernel would spill"),
+        ("sm_75", {"block": (128, 128, 128)}, "allows 65536"),
+        ("sm_80", {**F64, "warp": (128, 64)}, "the kernel would spill"),
+    ],
+)
+def test_refusals_name_the_limit(arch: str, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(PlanError, match=words):
+        plan(arch, **changes)
+
+
+def test_what_ptxas_says_of_each_kernel() -> None:
+    log = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function 'gemm_narrow' for 'sm_80'
+ptxas info    : Function properties for gemm_narrow
+ptxas         .     16 bytes stack frame, 24 bytes spill stores, 36 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 16 bytes cumulative stack size, 480 bytes cmem[0]
+ptxas info    : Compile time = 253.975 ms
+ptxas info    : Compiling entry function 'gemm_wide' for 'sm_80'
+ptxas info    : Function properties for gemm_wide
+ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 99 registers, used 1 barriers, 16384 bytes smem, 456 bytes cmem[0]
+"""
+    said = resources(log)
+    assert list(said) == ["gemm_narrow", "gemm_wide"]
+    narrow, wide = said.values()
+    assert (narrow.registers, narrow.spill_bytes, narrow.stack_bytes) == (255, 24, 16)
+    assert narrow.shared_bytes == 0
+    assert (wide.registers, wide.spill_bytes, wide.shared_bytes) == (99, 0, 16384)
+    assert resources("") == {}
+
+
+def test_which_cubins_a_device_runs() -> None:
+    assert runnable(9, 0) == ("sm_90a", "sm_90")
+    assert runnable(8, 9) == ("sm_89", "sm_86", "sm_80")
+    assert runnable(8, 0) == ("sm_80",)
+    assert runnable(7, 5) == ("sm_75",)
+    assert runnable(3, 5) == ()
+
+
+def test_the_emulator_stands_in_where_no_device_runs_the_arch() -> None:
+    from tilegen.build import find_device
+
+    backend = registry.get("cuda")
+    if not backend.devices():
+        assert find_device(backend, None, None).selector == "emulator"
+    found = find_device(backend, ARCHS["sm_75"], "emulator")
+    assert (found.rung, found.arch.name) == ("emulator", "sm_75")
+    with pytest.raises(tg.errors.BackendError, match="no cuda device fits 'cpu'"):
+        find_device(backend, ARCHS["sm_80"], "cpu")
