@@ -13,6 +13,7 @@ import numpy as np
 from emulated.matrix_forms import NUMPY, Array, Form
 
 CHAIN = 8  # steps of K of a chain
+MANY = 32  # times as many products, on record by their checksums
 # Mantissa bits without the leading one, least exponent of a normal number, largest exponent.
 FORMATS = {
     "f16": (10, -14, 15), "bf16": (7, -126, 127), "tf32": (10, -126, 127), "e4m3": (3, -6, 8),
@@ -139,15 +140,15 @@ def _overflow(s: Stream, form: Form, a: Shape, b: Shape, c: Shape) -> tuple[Arra
 
 
 def _special(s: Stream, form: Form, a: Shape, b: Shape, c: Shape) -> tuple[Array, Array, Array]:
-    """Infinities and NaNs among normal numbers; in every other product only signed zeros and ones."""
+    """Infinities and NaNs among normal numbers; odd rows and columns hold signed zeros and ones."""
     out = []
-    for shape, share in ((a, 0.4 / form.k), (b, 0.4 / form.k), (c, 0.1)):
+    for shape, share, axis in ((a, 0.4 / form.k, -2), (b, 0.4 / form.k, -1), (c, 0.1, -2)):
         x, pick = s.normal(shape), s.uniform(shape)
         for i, odd in enumerate((np.inf, -np.inf, np.nan, 0.0, -0.0)):
             x = np.where((pick >= i * share / 5) & (pick < (i + 1) * share / 5), odd, x)
         plain = s.signs(shape) * (s.uniform(shape) < 0.05)
-        zeros = (np.arange(shape[-3]) % 2 == 1)[:, None, None]
-        out.append(np.where(zeros, plain, x))
+        at = np.arange(shape[axis]) % 2 == 1
+        out.append(np.where(at[:, None] if axis == -2 else at, plain, x))
     return out[0], out[1], out[2]
 
 
@@ -179,21 +180,26 @@ DRAWS: dict[str, Draw] = {
 
 @dataclass(frozen=True)
 class Case:
-    """So many products of a form in one draw: one instruction each, or a chain of them."""
+    """So many products of a form in one draw: one instruction each, or a chain of them.
+
+    Of a case with ``times`` above 1 a record holds one checksum for each product, not the bits.
+    """
 
     form: Form
     draw: str
     steps: int
+    times: int = 1
 
     @property
     def name(self) -> str:
-        return f"{self.form.name}/{self.draw}/{self.steps}"
+        more = f"/x{self.times}" if self.times > 1 else ""
+        return f"{self.form.name}/{self.draw}/{self.steps}{more}"
 
     @property
     def count(self) -> int:
         """Products; about 512 sums, 1024 of the two plain draws, 4096 of the widest form."""
         sums = 1024 if self.draw in ("normal", "uniform") else 512
-        return max(1, sums // (self.form.m * self.form.n))
+        return max(1, sums // (self.form.m * self.form.n)) * self.times
 
     def operands(self, seed: int) -> Operands:
         f, n = self.form, self.count
@@ -215,4 +221,7 @@ def cases(form: Form) -> list[Case]:
         chosen += [(draw, CHAIN) for draw in ("normal", "uniform", "wide", "accumulator")]
         if form.a == "tf32":
             chosen.append(("unrounded", 1))
-    return [Case(form, draw, steps) for draw, steps in chosen]
+    many = [("normal", 1), ("wide", 1), ("cancel", 1)] if form.n == 8 else []
+    return [Case(form, draw, steps) for draw, steps in chosen] + [
+        Case(form, draw, steps, MANY) for draw, steps in many
+    ]
