@@ -2,7 +2,7 @@
 
     python docs/matrix_floats.py check                    every text compiles for sm_90a (no device)
     python docs/matrix_floats.py record --out FILE.npz    run the texts on the device and keep the bits
-    python docs/matrix_floats.py record --out FILE.npz --dry      the same path, on the emulator
+    python docs/matrix_floats.py record --out FILE.npz --on emulator      the same path, without one
     python docs/matrix_floats.py table                    rewrite the tables in matrix-arithmetic.md
 
 Texts and operands are those of tests/emulated/matrix_forms.py and matrix_draws.py.
@@ -26,13 +26,20 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-from emulated.matrix_draws import Case, cases  # noqa: E402
-from emulated.matrix_forms import FORMS, Array, Form, images, matrices, text  # noqa: E402
+import matrix_tables as tables  # noqa: E402
+from emulated.matrix_draws import MANY, Case, Operands, cases  # noqa: E402
+from emulated.matrix_forms import FORMS, NUMPY, Array, Form, images, matrices, text  # noqa: E402
 
+PAGE = HERE / "matrix-arithmetic.md"
 RECORD = HERE.parent / "tests" / "data" / "matrix_h200.npz"
 SEED = 20261130
 ARCH = "sm_90a"
+TORCH = {
+    "f16": "float16", "bf16": "bfloat16", "tf32": "float32", "f32": "float32", "f64": "float64",
+    "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
+}  # fmt: skip
 Launch = Callable[[int, int, list[Array], int], Array]
+Run = Callable[[Case, Operands], Array]
 
 
 # ---- where a text runs --------------------------------------------------------------------------
@@ -61,7 +68,19 @@ def cubin(source: str) -> bytes:
     return code
 
 
-def on_device(form: Form) -> Launch:
+def launched(form: Form, launch: Launch) -> Run:
+    """Operands to what the kernel reads, and what it wrote to D as (count, m, n)."""
+
+    def run(case: Case, operands: Operands) -> Array:
+        inputs = list(images(form, operands.a, operands.b, operands.c))
+        if form.d in ("s32", "f32"):
+            inputs[2] = inputs[2].view(NUMPY[form.d])
+        return matrices(form, case.count, launch(case.count, form.threads, inputs, case.steps))
+
+    return run
+
+
+def on_device(form: Form) -> Run:
     """The form's kernel, compiled by NVRTC and launched through CuPy."""
     import cupy
 
@@ -76,10 +95,10 @@ def on_device(form: Form) -> Launch:
         cupy.cuda.runtime.deviceSynchronize()
         return cupy.asnumpy(d)  # type: ignore[no-any-return]
 
-    return launch
+    return launched(form, launch)
 
 
-def on_emulator(form: Form) -> Launch:
+def on_emulator(form: Form) -> Run:
     from tilegen import emulator
 
     program = emulator.compile(text(form), "cuda", form.entry)
@@ -95,18 +114,39 @@ def on_emulator(form: Form) -> Launch:
             raise RuntimeError(str(result))
         return result.arrays[0]
 
-    return launch
+    return launched(form, launch)
 
 
-def outcome(case: Case, launch: Launch, seed: int) -> Array:
-    """D as (count, m, n), of its type."""
-    operands, form = case.operands(seed), case.form
-    inputs = list(images(form, operands.a, operands.b, operands.c))
-    if form.d == "s32":
-        inputs[2] = inputs[2].view(np.int32)
-    elif form.d == "f32":
-        inputs[2] = inputs[2].view(np.float32)
-    return matrices(form, case.count, launch(case.count, form.threads, inputs, case.steps))
+def on_mmasim(form: Form) -> Run:
+    """The published model of Hopper's float arithmetic (PyPI mmasim, which needs torch)."""
+    import torch
+    from mmasim.nv_ptx import MMA, WGMMA
+
+    kinds = [getattr(torch, TORCH.get(t, "")) for t in (form.a, form.b, form.d)]
+    operation = (MMA if form.kind == "mma" else WGMMA)(
+        "Hopper", form.name.split(".", 2 if form.kind == "mma" else 1)[-1]
+    )
+
+    def tensor(x: Array, kind: Any) -> Any:
+        raw = np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}")
+        return torch.from_numpy(raw.copy()).view(kind)
+
+    def run(case: Case, operands: Operands) -> Array:
+        out = np.zeros_like(operands.c)
+        for n in range(case.count):
+            d = tensor(operands.c[n], kinds[2])
+            for s in range(case.steps):
+                a, b = tensor(operands.a[s, n], kinds[0]), tensor(operands.b[s, n], kinds[1])
+                d = operation(a, b, d)
+            out[n] = d.numpy()
+        return out
+
+    return run
+
+
+RUNNERS: dict[str, Callable[[Form], Run]] = {
+    "device": on_device, "emulator": on_emulator, "mmasim": on_mmasim,
+}  # fmt: skip
 
 
 def bits(values: Array) -> Array:
@@ -123,9 +163,9 @@ def kept(case: Case, out: Array) -> Array:
 # ---- record -------------------------------------------------------------------------------------
 
 
-def _machine(dry: bool) -> dict[str, Any]:
-    about: dict[str, Any] = {"numpy": np.__version__, "device": "emulator"}
-    if dry:
+def _machine(on: str) -> dict[str, Any]:
+    about: dict[str, Any] = {"numpy": np.__version__, "device": on}
+    if on != "device":
         return about
     import cupy
     from cuda.bindings import nvrtc
@@ -147,7 +187,7 @@ def save(path: Path, about: dict[str, Any], results: dict[str, Array]) -> None:
     temporary.replace(path)
 
 
-def record(path: Path, dry: bool, only: str, seconds: float) -> int:
+def record(path: Path, on: str, only: str, seconds: float) -> int:
     """Run every case and keep its bits; what fails is named in the record. The exit status."""
     start, saved = time.perf_counter(), 0.0
     about: dict[str, Any] = {
@@ -156,7 +196,7 @@ def record(path: Path, dry: bool, only: str, seconds: float) -> int:
     }  # fmt: skip
     results: dict[str, Array] = {}
     try:
-        about |= _machine(dry)
+        about |= _machine(on)
     except Exception as error:
         about["failed"]["machine"] = repr(error)
     for form in FORMS:
@@ -166,11 +206,12 @@ def record(path: Path, dry: bool, only: str, seconds: float) -> int:
             about["failed"][form.name] = "out of time"
             continue
         try:
-            launch = on_emulator(form) if dry else on_device(form)
+            run = RUNNERS[on](form)
             about["texts"][form.name] = hashlib.sha256(text(form).encode()).hexdigest()
             for case in cases(form):
-                out = outcome(case, launch, SEED)
-                about["operands"][case.name] = case.operands(SEED).digest
+                operands = case.operands(SEED)
+                out = run(case, operands)
+                about["operands"][case.name] = operands.digest
                 about["digests"][case.name] = hashlib.sha256(out.tobytes()).hexdigest()
                 results[case.name] = kept(case, out)
         except Exception as error:
@@ -198,20 +239,87 @@ def check() -> int:
     return 1 if failed else 0
 
 
+# ---- tables -------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    with np.load(path) as data:
+        results = {name: data[name] for name in data.files if name != "about"}
+        return json.loads(str(data["about"])), results
+
+
+def compared(
+    about: dict[str, Any], results: dict[str, Array], runner: Callable[[Form], Run]
+) -> tuple[tables.Found, dict[Form, tuple[int, int]]]:
+    """Figures by form, draw and steps; and of the checksums: products that agree, and how many."""
+    found: tables.Found = {}
+    sums: dict[Form, tuple[int, int]] = {}
+    for form in FORMS:
+        run = None
+        for case in cases(form):
+            if case.name not in results:
+                print(f"{case.name}: not on record")
+                continue
+            operands = case.operands(about["seed"])
+            if operands.digest != about["operands"][case.name]:
+                raise SystemExit(f"{case.name}: drawn otherwise than on record")
+            run = run or runner(form)
+            model = kept(case, run(case, operands))
+            if case.times > 1:
+                good, all_ = sums.get(form, (0, 0))
+                sums[form] = good + int((model == results[case.name]).sum()), all_ + len(model)
+            else:
+                found[form, case.draw, case.steps] = tables.figures(
+                    case, operands, results[case.name], model
+                )
+    return found, sums
+
+
+def rewritten(page: str, blocks: dict[str, str]) -> str:
+    """The page with what stands between `<!-- name -->` and `<!-- end -->` replaced."""
+    for name, block in blocks.items():
+        head, mark, rest = page.partition(f"<!-- {name} -->")
+        if not mark:
+            raise SystemExit(f"{PAGE.name} has no place for {name!r}")
+        _, end, tail = rest.partition("<!-- end -->")
+        page = f"{head}{mark}\n{block}\n{end}{tail}"
+    return page
+
+
+def table(path: Path) -> None:
+    about, results = read(path)
+    found, sums = compared(about, results, on_emulator)
+    count = sum(x.size for name, x in results.items() if not name.endswith(f"/x{MANY}"))
+    machine = (
+        f"{about['device']}, driver {about.get('driver')}, NVRTC {about.get('nvrtc')}, {about['date']}, "
+        f"seed {about['seed']}: {len(about['texts'])} texts, {len(results)} cases, {count} results"
+    )
+    blocks = {
+        "machine": machine,
+        "equality": tables.equality(found),
+        "distance": tables.distance(found),
+        "bias": tables.bias(found),
+        "integers": tables.integers(found),
+        "checksums": tables.checksums(sums),
+    }
+    PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8"), blocks), encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=["check", "record", "table"])
     parser.add_argument("--out", type=Path, default=RECORD)
-    parser.add_argument("--dry", action="store_true", help="on the emulator in place of the device")
+    parser.add_argument("--on", choices=RUNNERS, default="device", help="what makes the record")
     parser.add_argument("--only", default="", help="forms whose name holds this")
     parser.add_argument("--seconds", type=float, default=150, help="after which no form is begun")
     options = parser.parse_args()
     if options.what == "check":
         sys.exit(check())
     if options.what == "record":
-        sys.exit(record(options.out, options.dry, options.only, options.seconds))
+        sys.exit(record(options.out, options.on, options.only, options.seconds))
+    table(options.out)
 
 
 if __name__ == "__main__":

@@ -117,7 +117,11 @@ def _cancel(s: Stream, form: Form, a: Shape, b: Shape, c: Shape) -> tuple[Array,
 
 def _accumulator(s: Stream, form: Form, a: Shape, b: Shape, c: Shape) -> tuple[Array, Array, Array]:
     """The accumulator outweighs the products, by up to more than the mantissa."""
-    return s.normal(a), s.normal(b), s.scaled(2, FORMATS[form.d][0] + 4 if form.d != "f16" else 14, c)
+    return (
+        s.normal(a),
+        s.normal(b),
+        s.scaled(2, FORMATS[form.d][0] + 4 if form.d != "f16" else 14, c),
+    )
 
 
 def _subnormal(s: Stream, form: Form, a: Shape, b: Shape, c: Shape) -> tuple[Array, Array, Array]:

@@ -74,7 +74,9 @@ class Form:
         return 32 if self.kind == "mma" else 128
 
 
-def _mma(shape: tuple[int, int, int], d: str, a: str, b: str = "", *, saturate: bool = False) -> Form:
+def _mma(
+    shape: tuple[int, int, int], d: str, a: str, b: str = "", *, saturate: bool = False
+) -> Form:
     return Form("mma", *shape, d, a, b or a, saturate)
 
 
@@ -220,11 +222,11 @@ def _wgmma_text(form: Form) -> str:
     return f"""// K-major, no swizzle: 128 bytes from one 8 x 16 bytes to the next along K, 256 along M and N.
 __device__ __forceinline__ unsigned long long descriptor(const void* tile) {{
   const unsigned address = (unsigned)__cvta_generic_to_shared(tile);
-  return (unsigned long long)(address >> 4) | (unsigned long long)(128 >> 4) << 16 | (unsigned long long)(256 >> 4) << 32;
+  return address >> 4 | (unsigned long long)(128 >> 4) << 16 | (unsigned long long)(256 >> 4) << 32;
 }}
 
-extern "C" __global__ void __launch_bounds__(128) {form.entry}({sum_type}* D, const unsigned* A, const unsigned* B,
-    const {sum_type}* C, int steps) {{
+extern "C" __global__ void __launch_bounds__(128) {form.entry}({sum_type}* D, const unsigned* A,
+    const unsigned* B, const {sum_type}* C, int steps) {{
   __shared__ __align__(1024) unsigned a[512];
   __shared__ __align__(1024) unsigned b[{8 * form.n}];
   const int t = threadIdx.x;
