@@ -18,6 +18,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def on_device(form: Form) -> Run:
     return launched(form, launch)
 
 
-def on_emulator(form: Form) -> Run:
+def on_emulator(form: Form, arithmetic: str = "f32") -> Run:
     from tilegen import emulator
 
     program = emulator.compile(text(form), "cuda", form.entry)
@@ -108,7 +109,7 @@ def on_emulator(form: Form) -> Run:
         out = np.zeros_like(c)
         result = emulator.run(
             program, entry=form.entry, grid=grid, block=block, args=[out, a, b, c, steps],
-            orders=(0,), races=False,
+            orders=(0,), races=False, arithmetic=arithmetic,
         )  # fmt: skip
         if result.findings:
             raise RuntimeError(str(result))
@@ -145,8 +146,11 @@ def on_mmasim(form: Form) -> Run:
 
 
 RUNNERS: dict[str, Callable[[Form], Run]] = {
-    "device": on_device, "emulator": on_emulator, "mmasim": on_mmasim,
-}  # fmt: skip
+    "device": on_device,
+    "emulator": on_emulator,
+    "model": partial(on_emulator, arithmetic="hopper"),
+    "mmasim": on_mmasim,
+}
 
 
 def bits(values: Array) -> Array:
@@ -254,11 +258,13 @@ def compared(
     """Figures by form, draw and steps; and of the checksums: products that agree, and how many."""
     found: tables.Found = {}
     sums: dict[Form, tuple[int, int]] = {}
+    missing = sum(case.name not in results for form in FORMS for case in cases(form))
+    if missing:
+        print(f"{missing} cases are not on record")
     for form in FORMS:
         run = None
         for case in cases(form):
             if case.name not in results:
-                print(f"{case.name}: not on record")
                 continue
             operands = case.operands(about["seed"])
             if operands.digest != about["operands"][case.name]:
@@ -288,19 +294,21 @@ def rewritten(page: str, blocks: dict[str, str]) -> str:
 
 def table(path: Path) -> None:
     about, results = read(path)
-    found, sums = compared(about, results, on_emulator)
+    found, _ = compared(about, results, on_emulator)
     count = sum(x.size for name, x in results.items() if not name.endswith(f"/x{MANY}"))
     machine = (
         f"{about['device']}, driver {about.get('driver')}, NVRTC {about.get('nvrtc')}, {about['date']}, "
         f"seed {about['seed']}: {len(about['texts'])} texts, {len(results)} cases, {count} results"
     )
+    model, model_sums = compared(about, results, RUNNERS["model"])
     blocks = {
         "machine": machine,
         "equality": tables.equality(found),
         "distance": tables.distance(found),
         "bias": tables.bias(found),
         "integers": tables.integers(found),
-        "checksums": tables.checksums(sums),
+        "model": tables.equality(model),
+        "checksums": tables.checksums(model_sums),
     }
     PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8"), blocks), encoding="utf-8")
 

@@ -185,10 +185,8 @@ def integers(found: Found) -> str:
     rows = []
     for form in FORMS:
         if not form.is_float:
-            cells = [
-                found[form, d, s].equal for d, s in (("small", 1), ("bytes", 1), ("bytes", CHAIN))
-            ]
-            rows.append([form.name, *map(percent, cells)])
+            cells = [found.get((form, *x)) for x in (("small", 1), ("bytes", 1), ("bytes", CHAIN))]
+            rows.append([form.name, *("" if x is None else percent(x.equal) for x in cells)])
     return markdown(["instruction", "small", "bytes", f"bytes x{CHAIN}"], rows)
 
 
