@@ -22,6 +22,8 @@ from tilegen.errors import LaunchError
 
 MAGIC = 0x74676A31
 RACES, DELAY, BANKS, POISON = 1, 2, 4, 8
+# Arithmetics of matrix instructions, in the order of ``ptx/matrix.cpp``; the flags' second byte.
+ARITHMETICS = ("f32", "hopper")
 WRITTEN_ONCE = 1
 INT, FLOAT, BYTES, BUFFER = range(4)
 MOST_DIMENSIONS = 8

@@ -107,6 +107,7 @@ def run(
     loop_seconds: float = 2.0,
     defines: Sequence[str] = (),
     banks: bool = False,
+    arithmetic: str = "f32",
 ) -> EmulatorRun:
     """Run a kernel text on this machine's processor and say what is wrong with it.
 
@@ -142,6 +143,9 @@ def run(
         Macros as ``NAME=VALUE``.
     banks : bool
         Whether the race run counts bank conflicts, line by line. It takes a few times as long then.
+    arithmetic : str
+        Of matrix instructions on floats: ``"f32"`` rounds each product and each sum, K ascending;
+        ``"hopper"`` gives the bits of an H200's tensor cores (docs/matrix-arithmetic.md).
 
     Raises
     ------
@@ -155,6 +159,8 @@ def run(
         raise LaunchError(f"{entry!r} is not among the entries: {', '.join(program.entries)}")
     if banks and not races:
         raise LaunchError("bank conflicts are counted by the race run: races=False leaves it out")
+    if arithmetic not in job.ARITHMETICS:
+        raise LaunchError(f"arithmetic {arithmetic!r} is none of {', '.join(job.ARITHMETICS)}")
     if not orders:
         raise LaunchError("no order is given; 0 runs threads forwards")
     wrong = [n for n in outputs if not 0 <= n < len(args) or isinstance(args[n], (int, float))]
@@ -178,8 +184,9 @@ def run(
     )
     planned = [(order, False) for order in orders] + ([(orders[0], True)] if races else [])
     gathered = _Gathered(list(program.findings))
+    model = job.ARITHMETICS.index(arithmetic) << 8
     for order, watched in planned:
-        flags = job.POISON | (job.DELAY if order != 1 else 0)
+        flags = model | job.POISON | (job.DELAY if order != 1 else 0)
         if watched:
             flags |= job.RACES | (job.BANKS if banks else 0)
         one = replace(launch, order=order, flags=flags)

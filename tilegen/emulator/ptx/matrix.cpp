@@ -53,9 +53,9 @@ template <> constexpr const char* name_of<s32> = "s32";
 template <> constexpr const char* name_of<f32> = "f32";
 template <> constexpr const char* name_of<f64> = "f64";
 
-void apply(const MatrixOp& op, const float* a, const float* b, float* d) { matrix_arithmetic.f32(op, a, b, d); }
-void apply(const MatrixOp& op, const double* a, const double* b, double* d) { matrix_arithmetic.f64(op, a, b, d); }
-void apply(const MatrixOp& op, const int32_t* a, const int32_t* b, int32_t* d) { matrix_arithmetic.s32(op, a, b, d); }
+void apply(const MatrixOp& op, const float* a, const float* b, float* d) { matrix_arithmetic().f32(op, a, b, d); }
+void apply(const MatrixOp& op, const double* a, const double* b, double* d) { matrix_arithmetic().f64(op, a, b, d); }
+void apply(const MatrixOp& op, const int32_t* a, const int32_t* b, int32_t* d) { matrix_arithmetic().s32(op, a, b, d); }
 
 // These instructions are undefined unless all 32 lanes take part.
 void need_whole_warp(const tg::Collective& warp, const char* what) {
@@ -73,7 +73,10 @@ typename T::Raw element(const void* registers, int i) {
 
 }  // namespace
 
-MatrixArithmetic matrix_arithmetic{in_k_order<float>, in_k_order<double>, exact_s32};
+const MatrixArithmetic matrix_arithmetics[] = {
+    {in_k_order<float>, in_k_order<double>, exact_s32},
+    {tensor_core_f32, tensor_core_f64, exact_s32},
+};
 
 template <class Shape, int k, class D, class A, class B>
 void mma_compute(tg::Collective& warp) {
@@ -97,7 +100,7 @@ void mma_compute(tg::Collective& warp) {
     }
   }
   const bool saturate = static_cast<MmaArgs*>(warp.args[0])->saturate;
-  apply(MatrixOp{m, n, k, name_of<D>, name_of<A>, name_of<B>, name_of<D>, saturate}, a, b, d);
+  apply(MatrixOp{m, n, k, name_of<D>, name_of<A>, name_of<B>, name_of<D>, saturate, false}, a, b, d);
   for (int lane = 0; lane < 32; lane++) {
     const MmaArgs& args = *static_cast<MmaArgs*>(warp.args[lane]);
     for (int i = 0; i < m * n / 32; i++) {

@@ -13,6 +13,7 @@ struct MatrixOp {
   int m, n, k;
   const char *d, *a, *b, *c;  // PTX names of the element types
   bool saturate;              // .satfinite of integer instructions
+  bool warpgroup;             // wgmma
 };
 
 // The arithmetic of matrix instructions, replaceable as a whole: D = A * B + D, in place, on dense
@@ -22,8 +23,13 @@ struct MatrixArithmetic {
   void (*f64)(const MatrixOp& op, const double* a, const double* b, double* d);
   void (*s32)(const MatrixOp& op, const int32_t* a, const int32_t* b, int32_t* d);
 };
-// Default: each product and each sum rounded to the type, k ascending. Not the tensor core's rounding.
-extern MatrixArithmetic matrix_arithmetic;
+// By the launch's `arithmetic`, as tilegen/emulator/job.py names them. The first: each product and each
+// sum rounded to the type, k ascending. The second: the bits of Hopper's tensor cores.
+extern const MatrixArithmetic matrix_arithmetics[];
+inline const MatrixArithmetic& matrix_arithmetic() { return matrix_arithmetics[tg::launch.arithmetic]; }
+
+void tensor_core_f32(const MatrixOp& op, const float* a, const float* b, float* d);
+void tensor_core_f64(const MatrixOp& op, const double* a, const double* b, double* d);
 
 // ---- fragments ---------------------------------------------------------------------------------
 

@@ -197,13 +197,13 @@ void multiply(const Args& args, const tg::Collective& warps, Operation& operatio
     for (int i = 0; i < m * k; i++) a[i] = -a[i];
   if (!args.scale_d) memset(sums, 0, sizeof(float) * m * n);
   const char* d_name = op.d == Sum::f32 ? "f32" : op.d == Sum::f16 ? "f16" : "s32";
-  const MatrixOp what{m, n, k, d_name, name_of(op.a), name_of(op.b), d_name, op.saturate};
+  const MatrixOp what{m, n, k, d_name, name_of(op.a), name_of(op.b), d_name, op.saturate, true};
   if (is_integer(op.a)) {
     int32_t* whole = reinterpret_cast<int32_t*>(a);
     for (int i = 0; i < k * (m + n); i++) whole[i] = int32_t(a[i]);
-    matrix_arithmetic.s32(what, whole, whole + m * k, reinterpret_cast<int32_t*>(sums));
+    matrix_arithmetic().s32(what, whole, whole + m * k, reinterpret_cast<int32_t*>(sums));
   } else {
-    matrix_arithmetic.f32(what, a, b, sums);
+    matrix_arithmetic().f32(what, a, b, sums);
     if (op.d == Sum::f16)
       for (int i = 0; i < m * n; i++) sums[i] = value<f16>(raw<f16>(sums[i]));
   }

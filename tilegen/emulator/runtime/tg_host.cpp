@@ -45,6 +45,7 @@ void take_launch() {
   launch.races = job->flags & job_races;
   launch.delayed = job->flags & job_delay;
   launch.banks = job->flags & job_banks;
+  launch.arithmetic = job->flags >> job_arithmetic & 0xff;
   if (launch.threads == 0 || launch.threads > max_threads)
     fail("bad-argument", 0, "a block of %u threads; 1 to %u are possible", launch.threads,
          max_threads);

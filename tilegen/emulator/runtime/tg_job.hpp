@@ -8,6 +8,8 @@ namespace tg {
 constexpr uint32_t job_magic = 0x74676a31;
 
 enum JobFlags : uint32_t { job_races = 1, job_delay = 2, job_banks = 4, job_poison = 8 };
+// Bits 8 to 15 of the flags: which arithmetic matrix instructions have (ptx/matrix.hpp).
+constexpr int job_arithmetic = 8;
 
 struct Job {
   uint32_t magic, flags;

@@ -47,6 +47,7 @@ struct Launch {
   bool races;               // the race detector watches: the note_ functions do something
   bool delayed;             // asynchronous work completes as late as it legally may
   bool banks;               // bank conflicts are counted
+  uint32_t arithmetic;      // of matrix instructions: 0 plain, others are models of hardware
 };
 
 extern Thread* current;      // the thread that runs now; null while none does
