@@ -133,7 +133,7 @@ Copy* make_plain(uint64_t global, uint64_t shared, uint32_t bytes, bool store, i
   copy->map.rank = 2;
   copy->map.base = static_cast<uint8_t*>(place);
   copy->map.dims[0] = copy->map.box[0] = 1;
-  copy->map.dims[1] = bytes / 16;
+  copy->map.dims[1] = copy->map.box[1] = bytes / 16;
   copy->map.strides[0] = 16;
   copy->bytes = bytes;
   copy->shared = shared32(shared, line);
@@ -158,6 +158,11 @@ void issue_load(Copy* copy, uint64_t barrier, uint32_t blocks, const char* what)
 void issue_store(Copy* copy, const char* what) {
   const void* from = tg::shared_pointer(copy->shared);
   tg::note_async_read(from, copy->bytes, copy->line);
+  // To the race detector the issuing thread writes; others must be ordered after it.
+  if (tg::launch.races)
+    each_element(*copy, [&](uint8_t*, uint8_t* global) {
+      if (global) tg::note_write(global, copy->map.element_bytes, copy->line);
+    });
   copy->before = static_cast<uint8_t*>(malloc(copy->bytes));
   memcpy(copy->before, from, copy->bytes);
   copy->thread = tg::current->linear;
