@@ -10,9 +10,8 @@ __device__ __forceinline__ int swizzled(int row, int col) { return row * TILE + 
 extern "C" __global__ void __launch_bounds__(256)
 transpose(const __grid_constant__ CUtensorMap in, const __grid_constant__ CUtensorMap out, int columns) {
   extern __shared__ __align__(1024) float memory[];
-  __shared__ __align__(8) uint64_t full;
   float *tile = memory, *turned = memory + TILE * TILE;
-  const uint32_t bar = (uint32_t)__cvta_generic_to_shared(&full);
+  const uint32_t bar = (uint32_t)__cvta_generic_to_shared(memory + 2 * TILE * TILE);
   const uint32_t tile_at = (uint32_t)__cvta_generic_to_shared(tile), turned_at = (uint32_t)__cvta_generic_to_shared(turned);
   if (threadIdx.x == 0) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(bar) : "memory");
