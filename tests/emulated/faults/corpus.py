@@ -70,6 +70,8 @@ class Text:
         Whether it may run on a GPU.
     hangs : bool
         Whether it may hang there.
+    fault : bool
+        Whether something is wrong with it, seen or not.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Text:
     group: str
     device: bool = True
     hangs: bool = False
+    fault: bool = False
 
     @property
     def digest(self) -> str:
@@ -132,7 +135,7 @@ def _changed(entry: dict[str, Any], group: str) -> Text:
         text = replaced(text, change["old"], change["new"], change.get("nth"))
     return Text(
         f"{kernel.name}: {entry['name']}", kernel, text, tuple(entry["verdict"]), entry["why"], group,
-        entry.get("device", True), entry.get("hangs", False),
+        entry.get("device", True), entry.get("hangs", False), entry.get("fault", bool(entry["verdict"])),
     )  # fmt: skip
 
 
