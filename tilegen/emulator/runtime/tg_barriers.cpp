@@ -13,6 +13,7 @@ struct Barrier {
   Aligned aligned;
   Array<Fiber*> arrived, waiting;
   Array<int> lines;  // of arrived
+  uint64_t came[max_threads / 32];  // lanes of each warp that have arrived
   bool reduces;
   Reduction reduction;
 };
@@ -26,6 +27,13 @@ struct Group {
 };
 Group groups[max_threads / 32];
 Thread* threads_of_group[max_threads];
+
+void clear(Barrier& barrier) {
+  barrier.arrived.clear();
+  barrier.waiting.clear();
+  barrier.lines.clear();
+  memset(barrier.came, 0, sizeof barrier.came);
+}
 
 // What those who merely arrive at a barrier publish, to the race detector; no shared address is so small.
 uint64_t arrivals_key(const Barrier& barrier) { return 64 + uint64_t(&barrier - barriers); }
@@ -86,9 +94,7 @@ void release(Barrier& barrier) {
   }
   if (barrier.want == all_threads) banks_of_block();
   for (Fiber* fiber : barrier.waiting) make_runnable(fiber);
-  barrier.arrived.clear();
-  barrier.waiting.clear();
-  barrier.lines.clear();
+  clear(barrier);
   shuffle_warps();
 }
 
@@ -132,6 +138,11 @@ bool arrive(unsigned id, int count, Aligned aligned, int line, bool waits, bool 
       fail("divergent-barrier", line, "barrier %u is used with another reduction at line %d", id,
            barrier.line);
   }
+  uint64_t& came = barrier.came[fiber->warp];
+  if (came >> fiber->lane & 1)
+    fail("divergent-barrier", line,
+         "the thread arrives at barrier %u again, and its first arrival still waits for others", id);
+  came |= 1ull << fiber->lane;
   barrier.arrived.push(fiber);
   barrier.lines.push(line);
   if (waits)
@@ -280,11 +291,7 @@ Thread* act_as(Thread* who) {
 }
 
 void reset_barriers() {
-  for (Barrier& barrier : barriers) {
-    barrier.arrived.clear();
-    barrier.waiting.clear();
-    barrier.lines.clear();
-  }
+  for (Barrier& barrier : barriers) clear(barrier);
   for (Group& group : groups) group.arrived = 0;
 }
 
