@@ -57,9 +57,12 @@ def span(text: str, mutant: Mutant) -> tuple[str, str]:
 def entries(kernel: corpus.Kernel, each: int, seed: int, reasons: dict[Any, str]) -> list[dict[str, Any]]:
     """The first mutants that compile."""
     out: list[dict[str, Any]] = []
+    planted = {t.text for t in corpus.texts() if t.group != "mutant"}
     for number, mutant in enumerate(drawn(kernel, seed)):
         old, new = span(kernel.text, mutant)
         name = f"{mutant.operator} {number} at line {mutant.line}"
+        if mutant.apply(kernel.text) in planted:
+            continue
         text = corpus.Text(name, kernel, mutant.apply(kernel.text), (), "", "mutant")
         judged = corpus.judge(text)
         if judged.verdict == (corpus.NOT_COMPILED,):
