@@ -23,6 +23,10 @@ from tilegen.mutation.operators import Mutant, mutants
 from . import corpus
 
 FILE = corpus.HERE / "mutants.toml"
+# With these a device may hang as well.
+HANGS = {
+    "deadlock", "endless-loop", "time-limit", "divergent-barrier", "divergent-collective", "bad-mbarrier",
+}  # fmt: skip
 HEAD = "# Drawn by draw.py: one change each by the operators of tilegen/mutation. Verdicts are the emulator's.\n"
 
 
@@ -54,7 +58,7 @@ def span(text: str, mutant: Mutant) -> tuple[str, str]:
     return text[start:end], changed
 
 
-def entries(kernel: corpus.Kernel, each: int, seed: int, reasons: dict[Any, str]) -> list[dict[str, Any]]:
+def entries(kernel: corpus.Kernel, each: int, seed: int, reasons: dict[Any, Any]) -> list[dict[str, Any]]:
     """The first mutants that compile."""
     out: list[dict[str, Any]] = []
     planted = {t.text for t in corpus.texts() if t.group != "mutant"}
@@ -67,15 +71,14 @@ def entries(kernel: corpus.Kernel, each: int, seed: int, reasons: dict[Any, str]
         judged = corpus.judge(text)
         if judged.verdict == (corpus.NOT_COMPILED,):
             continue
-        why = reasons.get((kernel.name, old, new), "" if judged.clean else judged.said.splitlines()[0])
-        out.append(
-            {"kernel": kernel.name, "name": name, "old": old, "new": new,
-             "verdict": list(judged.verdict), "why": why[:200]}
-        )  # fmt: skip
-        if {"deadlock", "endless-loop", "divergent-barrier", "divergent-collective", "bad-mbarrier"} & set(
-            judged.verdict
-        ):
-            out[-1]["hangs"] = True
+        said = judged.said.splitlines()[0] if judged.said else "wrong results"
+        entry = {"kernel": kernel.name, "name": name, "old": old, "new": new,
+                 "verdict": list(judged.verdict), "why": "" if judged.clean else said[:200]}  # fmt: skip
+        if known := reasons.get((kernel.name, old, new)):
+            entry |= {key: known[key] for key in ("why", "fault") if key in known}
+        if HANGS & set(judged.verdict):
+            entry["hangs"] = True
+        out.append(entry)
         if len(out) == each:
             break
     return out
@@ -87,7 +90,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     known = tomllib.loads(FILE.read_text(encoding="utf-8"))["text"] if FILE.exists() else []
-    reasons = {(e["kernel"], e["old"], e["new"]): e["why"] for e in known if not e["verdict"]}
+    reasons = {(e["kernel"], e["old"], e["new"]): e for e in known if not e["verdict"]}
     with ThreadPoolExecutor(2) as pool:
         made = pool.map(
             lambda k: entries(k, options.each, options.seed, reasons), corpus.kernels().values()
