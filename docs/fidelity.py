@@ -1,11 +1,13 @@
 """Runs the fault corpus in the emulator and on a GPU, and writes docs/fidelity.md from the two records.
 
-    python docs/fidelity.py emulate                      the emulator's verdicts into docs/fidelity.json
-    python docs/fidelity.py record --device 0            the device's outcomes (--device dry: no GPU is needed)
-    python docs/fidelity.py table                        docs/fidelity.md
+    python docs/fidelity.py emulate                 the emulator's verdicts into docs/fidelity.json
+    python docs/fidelity.py record --device 0       the device's outcomes (--device dry: no GPU is needed)
+    python docs/fidelity.py sanitize --device 0     what compute-sanitizer says there
+    python docs/fidelity.py table                   docs/fidelity.md
 
-The corpus lies in tests/emulated/faults. On a device each text is compiled by NVRTC and launched 20 times, alone and
-beside other work, in processes that end with the first CUDA error or hang; docs/fidelity_device.py is such a process.
+The corpus lies in tests/emulated/faults. On a device each text is compiled by NVRTC and launched 20
+times, alone and beside other work, in processes that end with the first CUDA error or hang:
+docs/fidelity_device.py.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def write(path: Path, record: dict[str, Any]) -> None:
     parts = []
     for part, values in record.items():
         if part in ("emulator", "device", "sanitizer"):
-            lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(values.items()))
+            lines = ",\n".join(
+                f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(values.items())
+            )
             parts.append(f" {json.dumps(part)}: {{\n{lines}\n }}")
         else:
             parts.append(f" {json.dumps(part)}: {json.dumps(values)}")
@@ -73,7 +77,8 @@ class Worker:
         self.process: subprocess.Popen[bytes] | None = None
 
     def _line(self, seconds: float) -> dict[str, Any] | None:
-        assert self.process is not None and self.process.stdout is not None
+        assert self.process is not None
+        assert self.process.stdout is not None
         timer = threading.Timer(seconds, self.process.kill)
         timer.start()
         try:
@@ -90,7 +95,9 @@ class Worker:
         """Raises ``RuntimeError`` if it does not start, again and again."""
         for _ in range(STARTS):
             self.process = subprocess.Popen(
-                [sys.executable, str(WORKER), self.device], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                [sys.executable, str(WORKER), self.device],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
             )
             hello = self._line(60.0)
             if hello is not None:
@@ -102,7 +109,8 @@ class Worker:
     def run(self, number: int) -> dict[str, Any]:
         if self.process is None:
             self.start()
-        assert self.process is not None and self.process.stdin is not None
+        assert self.process is not None
+        assert self.process.stdin is not None
         try:
             self.process.stdin.write(f"{number}\n".encode())
             self.process.stdin.flush()

@@ -26,14 +26,14 @@ from emulated.faults import corpus  # noqa: E402
 from tilegen.emulator import TensorMap  # noqa: E402
 
 LAUNCHES, ALONE, HANG_SECONDS = 20, 8, 2.0
-# Arrays lie this far apart in one allocation, with as much on either side: what a stray access of a text meets
-# is the guard between them, whose words all hold one pattern.
+# Arrays lie this far apart in the middle of one allocation: what a stray access of a text meets is the
+# guard between and round them, whose words all hold one pattern.
 APART, SLOTS, PATTERN = 64 << 20, 14, 0x7FF7A5A5
 ARCH = "sm_90a"
 HEADERS = {
-    "cstdint": "typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;\n"
+    "cstdint": "typedef signed char int8_t; typedef short int16_t; typedef int int32_t;\n"
     "typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned uint32_t;\n"
-    "typedef unsigned long long uint64_t;\n",
+    "typedef long long int64_t; typedef unsigned long long uint64_t;\n",
     "cuda.h": "struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };\n",
     "cuda_runtime.h": "",
     "uint.h": "typedef unsigned int uint;\n",
@@ -60,7 +60,8 @@ extern "C" __global__ void load(const unsigned* words, u64 count, int rounds, un
   unsigned sum = threadIdx.x;
   some[threadIdx.x] = sum;
   for (int r = 0; r < rounds; r++) {{
-    sum += words[((u64)(blockIdx.x * 977 + r) * 4099 + threadIdx.x) % count] + some[(threadIdx.x * 33 + r) & 255];
+    sum += words[((u64)(blockIdx.x * 977 + r) * 4099 + threadIdx.x) % count];
+    sum += some[(threadIdx.x * 33 + r) & 255];
     for (int i = 0; i < 16; i++) sum = sum * 1664525u + 1013904223u;
     some[threadIdx.x] = sum;
     if (r % 8 == 0) __syncthreads();
@@ -81,7 +82,7 @@ def _include_folders() -> list[str]:
     if nvcc := shutil.which("nvcc"):
         places.insert(0, Path(nvcc).resolve().parent.parent / "include")
     for folder in sys.path:
-        places += [Path(folder) / "nvidia" / "cu13" / "include", Path(folder) / "nvidia" / "cuda_runtime" / "include"]
+        places += [Path(folder) / "nvidia" / part / "include" for part in ("cu13", "cuda_runtime")]
     return [str(p) for p in places if (p / "cuda_fp16.h").exists()]
 
 
@@ -96,7 +97,9 @@ def compile_text(text: str, entry: str, *, lines: bool = False) -> tuple[bytes, 
 
     names = [name.encode() for name in HEADERS]
     bodies = [body.encode() for body in HEADERS.values()]
-    program = check(nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", len(names), bodies, names))
+    program = check(
+        nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", len(names), bodies, names)
+    )
     check(nvrtc.nvrtcAddNameExpression(program, entry.encode()))
     options = [f"--gpu-architecture={ARCH}", "--std=c++17", "--pre-include=uint.h", "-w"]
     options += ["-lineinfo"] if lines else []
@@ -105,7 +108,9 @@ def compile_text(text: str, entry: str, *, lines: bool = False) -> tuple[bytes, 
     if done[0] != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         log = b" " * check(nvrtc.nvrtcGetProgramLogSize(program))
         check(nvrtc.nvrtcGetProgramLog(program, log))
-        said = [x for x in log.decode("utf-8", "replace").splitlines() if "error" in x] or [done[0].name]
+        said = [x for x in log.decode("utf-8", "replace").splitlines() if "error" in x] or [
+            done[0].name
+        ]
         raise Failed(said[0].strip())
     cubin = b" " * check(nvrtc.nvrtcGetCUBINSize(program))
     check(nvrtc.nvrtcGetCUBIN(program, cubin))
@@ -165,10 +170,14 @@ class Device:
 
     def places(self, arrays: list[Any]) -> list[int]:
         if self.guarded:
-            return [self.arena + (i + SLOTS // 2 - len(arrays) // 2) * APART for i in range(len(arrays))]
+            return [
+                self.arena + (i + SLOTS // 2 - len(arrays) // 2) * APART for i in range(len(arrays))
+            ]
         return [int(self.check(self.driver.cuMemAlloc(a.nbytes))) for a in arrays]
 
-    def launch(self, function: Any, grid: Any, block: Any, shared: int, stream: Any, args: list[Any]) -> None:
+    def launch(
+        self, function: Any, grid: Any, block: Any, shared: int, stream: Any, args: list[Any]
+    ) -> None:
         """``args``: ctypes objects, or addresses of parameters as int."""
         pointers = (ctypes.c_void_p * len(args))(
             *(a if isinstance(a, int) else ctypes.addressof(a) for a in args)
@@ -189,7 +198,8 @@ class Device:
             ranges[8 + i] = (place - self.arena + array.nbytes + 3) // 4
         self.check(self.driver.cuMemsetD32(self.counter, 0, 1))
         self.check(self.driver.cuCtxSynchronize())
-        args = [ctypes.c_uint64(self.arena), ctypes.c_uint64(self.words), ranges, ctypes.c_uint64(self.counter)]
+        args = [ctypes.c_uint64(self.arena), ctypes.c_uint64(self.words), ranges,
+                ctypes.c_uint64(self.counter)]  # fmt: skip
         self.launch(self.helpers["guards"], (self.units * 8,), (256,), 0, self.stream, args)
         self.check(self.driver.cuStreamSynchronize(self.stream))
         changed = np.zeros(1, np.uint32)
@@ -200,12 +210,16 @@ class Device:
         """Shared memory holds ones or zeros before the launch; later launches have company."""
         words = self.most_shared // 4
         args = [ctypes.c_uint32(0xFFFFFFFF if turn % 2 else 0), ctypes.c_uint32(words)]
-        self.launch(self.helpers["fill_shared"], (self.units,), (512,), 4 * words, self.stream, args)
+        self.launch(
+            self.helpers["fill_shared"], (self.units,), (512,), 4 * words, self.stream, args
+        )
         if turn >= ALONE:
             args = [ctypes.c_uint64(self.arena), ctypes.c_uint64(self.words), ctypes.c_int(40 << turn % 4),
                     ctypes.c_uint64(self.counter)]  # fmt: skip
             self.check(self.driver.cuStreamSynchronize(self.stream))
-            self.launch(self.helpers["load"], (self.units * (1 + turn % 3),), (256,), 0, self.beside, args)
+            self.launch(
+                self.helpers["load"], (self.units * (1 + turn % 3),), (256,), 0, self.beside, args
+            )
 
     def finished(self) -> bool:
         """Wait for the kernel; false if it does not end."""

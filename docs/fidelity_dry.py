@@ -22,10 +22,11 @@ def run_dry(text: corpus.Text) -> dict[str, Any]:
             )  # fmt: skip
         except CompileError as error:
             return out | {"error": "not-compiled", "said": str(error)}
-        ended = {"deadlock": "timeout", "endless-loop": "timeout", "out-of-bounds": "CUDA_ERROR_ILLEGAL_ADDRESS"}
-        for found in done.findings:
-            if found.kind in ended:
-                return out | {"error": ended[found.kind]}
+        kinds = {found.kind for found in done.findings}
+        if kinds & {"deadlock", "endless-loop"}:
+            return out | {"error": "timeout"}
+        if "out-of-bounds" in kinds:
+            return out | {"error": "CUDA_ERROR_ILLEGAL_ADDRESS"}
         out["launches"] += 1
         out["right"] += corpus.same(done.arrays, operands.expected)
         digest = corpus.digest_of(done.arrays)

@@ -1,9 +1,9 @@
-"""Draws mutants.toml: a sample of the generic operators' mutants of every kernel, with the emulator's verdicts.
+"""Draws mutants.toml: a sample of the generic operators' mutants of every kernel.
 
     python -m emulated.faults.draw [--each 6] [--seed 1]        in tests/, with backends/ on the path
 
-Verdicts of mutants are what the emulator said when they were drawn; a survivor's reason is written by hand and
-kept when the file is drawn again.
+Verdicts of mutants are what the emulator said when they were drawn; a survivor's reason is written by
+hand and kept when the file is drawn again.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tilegen_cuda.mutation import CUDA
-
 from tilegen.mutation.operators import Mutant, mutants
+from tilegen_cuda.mutation import CUDA
 
 from . import corpus
 
@@ -27,7 +26,7 @@ FILE = corpus.HERE / "mutants.toml"
 HANGS = {
     "deadlock", "endless-loop", "time-limit", "divergent-barrier", "divergent-collective", "bad-mbarrier",
 }  # fmt: skip
-HEAD = "# Drawn by draw.py: one change each by the operators of tilegen/mutation. Verdicts are the emulator's.\n"
+HEAD = "# Drawn by draw.py: one change each, by the operators of tilegen/mutation; the emulator's verdicts.\n"
 
 
 def drawn(kernel: corpus.Kernel, seed: int) -> Iterator[Mutant]:
@@ -58,7 +57,9 @@ def span(text: str, mutant: Mutant) -> tuple[str, str]:
     return text[start:end], changed
 
 
-def entries(kernel: corpus.Kernel, each: int, seed: int, reasons: dict[Any, Any]) -> list[dict[str, Any]]:
+def entries(
+    kernel: corpus.Kernel, each: int, seed: int, reasons: dict[Any, Any]
+) -> list[dict[str, Any]]:
     """The first mutants that compile."""
     out: list[dict[str, Any]] = []
     planted = {t.text for t in corpus.texts() if t.group != "mutant"}
@@ -71,7 +72,7 @@ def entries(kernel: corpus.Kernel, each: int, seed: int, reasons: dict[Any, Any]
         judged = corpus.judge(text)
         if judged.verdict == (corpus.NOT_COMPILED,):
             continue
-        said = judged.said.splitlines()[0] if judged.said else "wrong results"
+        said = str(judged.said).splitlines()[0].replace("no findings", "Results are wrong.")
         entry = {"kernel": kernel.name, "name": name, "old": old, "new": new,
                  "verdict": list(judged.verdict), "why": "" if judged.clean else said[:200]}  # fmt: skip
         if known := reasons.get((kernel.name, old, new)):
@@ -90,7 +91,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     known = tomllib.loads(FILE.read_text(encoding="utf-8"))["text"] if FILE.exists() else []
-    reasons = {(e["kernel"], e["old"], e["new"]): e for e in known if not e["verdict"]}
+    reasons = {(e["kernel"], e["old"], e["new"]): e for e in known if not e["verdict"] and e["why"]}
     with ThreadPoolExecutor(2) as pool:
         made = pool.map(
             lambda k: entries(k, options.each, options.seed, reasons), corpus.kernels().values()

@@ -48,9 +48,7 @@ def _integers(seed: int, shape: Sequence[int], kind: Any, low: int = -3, high: i
     return np.random.default_rng(seed).integers(low, high, shape).astype(kind)
 
 
-def _operands(
-    args: Sequence[Any], outputs: Sequence[int], after: dict[int, Array]
-) -> Operands:
+def _operands(args: Sequence[Any], outputs: Sequence[int], after: dict[int, Array]) -> Operands:
     """``after``: what the launch changes, by position; every other array stays as it was."""
     expected = []
     for i, argument in enumerate(args):
