@@ -117,6 +117,12 @@ def compile_text(text: str, entry: str, *, lines: bool = False) -> tuple[bytes, 
     return cubin, check(nvrtc.nvrtcGetLoweredName(program, entry.encode()))
 
 
+def compiler_version() -> str:
+    from cuda.bindings import nvrtc
+
+    return ".".join(map(str, nvrtc.nvrtcVersion()[1:]))
+
+
 class Device:
     """A context of one device, with an arena of guarded arrays."""
 
@@ -336,7 +342,7 @@ def main() -> None:
     if alone is not None:
         answer(alone, run(device, corpus.texts()[alone], 1))
         return
-    answer(-1, {"device": device.name})
+    answer(-1, {"device": f"{device.name}, NVRTC {compiler_version()}"})
     for line in sys.stdin:
         result = run(device, corpus.texts()[int(line)], LAUNCHES)
         answer(int(line), result)
