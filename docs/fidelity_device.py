@@ -340,7 +340,10 @@ def main() -> None:
     alone = int(sys.argv[2]) if len(sys.argv) > 2 else None
     device = Device(int(number), guarded=alone is None)
     if alone is not None:
-        answer(alone, run(device, corpus.texts()[alone], 1))
+        result = run(device, corpus.texts()[alone], 1)
+        answer(alone, result)
+        if result.get("error") == "timeout":
+            os.kill(os.getpid(), signal.SIGKILL)
         return
     answer(-1, {"device": f"{device.name}, NVRTC {compiler_version()}"})
     for line in sys.stdin:
