@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tilegen.mutation.language import Language
+from importlib.resources import files
+
+from tilegen.mutation.language import Language, Support
 
 # Each pair: what stands in the string of an asm statement, and the sister that it is taken for.
 PTX_SISTERS = (
@@ -44,3 +46,11 @@ CUDA = Language(
     assembly=frozenset({"asm"}),
     mnemonics=PTX_SISTERS,
 )  # fmt: skip
+
+
+def support() -> Support:
+    """What ``tilegen mutate`` needs of CUDA C++; the emulator's own run is its race checker."""
+    folder = files("tilegen_cuda") / "mutation_data"
+    return Support(
+        language=CUDA, corpus=folder / "corpus.toml", explained=folder / "explained.toml"
+    )
