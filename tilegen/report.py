@@ -389,6 +389,9 @@ def targets_text(backends: Sequence[Backend]) -> str:
             )
         if not devices:
             lines.append("  device    none found")
+        # One emulator for all archs.
+        for name in dict.fromkeys(d.name for d in backend.checkers() if d.rung == "emulator"):
+            lines += _wrapped("  device    ", f"emulator: {name}, runs every arch")
         for missing in backend.missing():
             lines += _wrapped("  missing   ", f"{missing.what}: {missing.command}")
     return "\n".join(lines)

@@ -12,6 +12,7 @@ from tilegen.plan import KernelPlan
 
 if TYPE_CHECKING:
     from tilegen.build import KernelBinary
+    from tilegen.mutation.language import Support
     from tilegen.render import KernelSource
 
 
@@ -89,3 +90,9 @@ class CudaBackend:
                 address="of the first element on the device",
             ),
         )
+
+    def mutation(self) -> Support:
+        """What ``tilegen mutate`` needs of CUDA C++."""
+        from .mutation import support
+
+        return support()

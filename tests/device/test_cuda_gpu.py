@@ -48,11 +48,15 @@ def test_every_majorness(tile: dict[str, Any], major: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "pins",
-    [{"copy": "registers"}, {"swizzle": "none"}, {"swizzle": "pad"}, {"min_blocks": 2}],
+    [{"copy": "registers"}, {"swizzle": "none"}, {"swizzle": "pad"}],
     ids=str,
 )
 def test_every_pin(pins: dict[str, Any]) -> None:
     tg.verify(build(**TILES[0], pins={"cuda": pins}), examples=25, seed=4)
+
+
+def test_two_blocks_on_a_multiprocessor() -> None:
+    tg.verify(build(block=(64, 64, 16), warp=(32, 32), pins={"cuda": {"min_blocks": 4}}), examples=25)
 
 
 COMBINATIONS = [

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilegen import registry
-from tilegen.backend import Ceiling, Device, Peer, Workbench
+from tilegen.backend import Backend, Ceiling, Device, Peer, Workbench
 from tilegen.bench.buffers import BufferSets, OperandSet, empty_output, make_sets
 from tilegen.bench.cases import Case
 from tilegen.bench.check import check_against, check_sample
@@ -41,6 +41,24 @@ Variant = TileSpec | Callable[[Case], TileSpec]
 CHOSEN = "chosen"
 # What stops a variant on one case, and not the run.
 REFUSALS = (PlanError, SpecError, LaunchError, CompileError)
+
+
+def find_timed(backend: Backend, arch: Arch | None, device: str | Device | None) -> Device:
+    """The device to time: what only checks kernels has no speed of its own.
+
+    Raises
+    ------
+    BackendError
+        If there is no device, or the one that was named is a checker.
+    """
+    found = find_device(backend, arch, device)
+    if found.rung not in ("emulator", "oclgrind"):
+        return found
+    wants = "; ".join(f"{m.what}: {m.command}" for m in backend.missing())
+    raise BackendError(
+        f"{found.name} checks kernels and says nothing of their speed; no {backend.name} device is "
+        "timed here" + (f" ({wants})" if wants else "")
+    )
 
 
 def run(
@@ -95,7 +113,7 @@ def run(
     target = plugin.archs.get(arch) if isinstance(arch, str) else arch
     if isinstance(arch, str) and target is None:
         raise BackendError(f"{backend} has no arch {arch!r}; known: {', '.join(plugin.archs)}")
-    found = find_device(plugin, target, device)
+    found = find_timed(plugin, target, device)
     bench = workbench(found)
     everyone = _peers(bench, found, peers)
     say("measuring the ceilings")

@@ -140,7 +140,7 @@ def _cases(
     from tilegen import bench as tb
     from tilegen import registry
     from tilegen.bench.cases import DRAWN, with_spec
-    from tilegen.build import find_device
+    from tilegen.bench.run import find_timed
 
     if suite is not None and shapes is not None:
         raise SpecError("--suite and --shapes both name the cases; give one")
@@ -149,7 +149,7 @@ def _cases(
     if spec is not None and suite == "types":
         raise SpecError("the suite types sets the types, and so does the spec; give one")
     plugin = registry.get(backend)
-    found = find_device(plugin, plugin.archs.get(arch) if arch else None, device)
+    found = find_timed(plugin, plugin.archs.get(arch) if arch else None, device)
     name = suite or (what if spec is None else "square")
     cases = tb.parse_shapes(shapes) if shapes is not None else tb.suite(name)
     count = drawn if drawn is not None else 0 if shapes is not None else DRAWN

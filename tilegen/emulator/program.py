@@ -17,6 +17,7 @@ from tilegen.emulator.vocabulary import Vocabulary
 from tilegen.errors import CompileError, LaunchError
 
 _DYNAMIC_NAME = re.compile(r"\bextern\b[^;{}()]*(?:\([^)]*\)[^;{}()]*)*?\b(\w+)\s*\[\s*\]\s*;")
+_ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\(\s*(\d+)\s*\)")
 _KERNEL = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\((?!\s*\d)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
@@ -52,7 +53,7 @@ class Program:
         start = time.perf_counter()
         if missing:
             compiler = toolchain.host_compiler()
-            objects = toolchain.runtime_objects(compiler, self._dynamic_names())
+            objects = toolchain.runtime_objects(compiler, *self._dynamic_memory())
             with ThreadPoolExecutor(len(missing)) as pool:
                 made = pool.map(lambda mode: self._build(compiler, objects, mode), missing)
                 self._built.update(zip(missing, made, strict=True))
@@ -121,11 +122,14 @@ class Program:
             f"kernels of the text: {kernels}"
         ) from error
 
-    def _dynamic_names(self) -> list[str]:
-        """What the text calls its dynamic shared memory: `extern __shared__ T name[];`."""
+    def _dynamic_memory(self) -> tuple[list[str], int]:
+        """Names and alignment of the dynamic shared memory: `extern __shared__ __align__(n) T name[];`."""
         bare = _COMMENT.sub(" ", self.text)
         found = [m for m in _DYNAMIC_NAME.finditer(bare) if "__shared__" in m.group(0)]
-        return sorted({m.group(1) for m in found})
+        asked = [int(n) for m in found for n in _ALIGNMENT.findall(m.group(0))]
+        # The window itself begins at a multiple of 1024.
+        align = max((n for n in asked if n <= 1024), default=16)
+        return sorted({m.group(1) for m in found}), max(align, 16)
 
 
 def _quoted(name: str) -> str:

@@ -220,11 +220,13 @@ def runtime_digest() -> str:
     return _digest()
 
 
-def runtime_objects(compiler: HostCompiler, dynamic_names: Sequence[str] = ()) -> list[Path]:
+def runtime_objects(
+    compiler: HostCompiler, dynamic_names: Sequence[str] = (), dynamic_align: int = 16
+) -> list[Path]:
     """The runtime's object files in the order of linking, built if they are not in the cache.
 
     The kernel's own object belongs behind the first. ``dynamic_names`` are what the kernel text calls
-    its dynamic shared memory.
+    its dynamic shared memory, which begins at a multiple of ``dynamic_align`` bytes.
     """
     sources = [f for folder in (RUNTIME, PTX) for f in sorted(folder.glob("*.cpp"))]
     sources.sort(key=lambda f: (f.stem != FIRST, f.stem == LAST))
@@ -232,7 +234,9 @@ def runtime_objects(compiler: HostCompiler, dynamic_names: Sequence[str] = ()) -
     labels = "".join(f".globl {n}\\n.type {n}, @object\\n{n}:\\n" for n in dynamic_names)
     objects = []
     for source in sources:
-        more = [f'-DTG_DYNAMIC_NAMES="{labels}"'] if source.stem == LAST else []
+        more = []
+        if source.stem == LAST:
+            more = [f'-DTG_DYNAMIC_NAMES="{labels}"', f'-DTG_DYNAMIC_ALIGN="{dynamic_align}"']
         path = place_of("emulator", compiler.identity, _digest(), source.name, *flags, *more)
         if not path.exists():
             make(path, [*flags, *more, "-c", str(source)], compiler, source.name)

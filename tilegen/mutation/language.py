@@ -36,6 +36,10 @@ class Language:
         Regular expression of the beginning of a statement that checks the text at compile time.
     assert_log : str
         Regular expression of what the compiler's log says where such a check fails.
+    assembly : frozenset of str
+        Words that begin a statement of inline assembly.
+    mnemonics : sequence of (str, str)
+        In its strings: regular expressions, and what is easily written in their place.
     """
 
     types: str
@@ -47,6 +51,8 @@ class Language:
     hints: frozenset[str] = frozenset()
     asserts: str = r"static_assert\b"
     assert_log: str = r"static assert"
+    assembly: frozenset[str] = frozenset()
+    mnemonics: Sequence[tuple[str, str]] = ()
 
 
 # A source with a mutated text, and problems to run it on; returns what was found, in words.

@@ -260,10 +260,38 @@ def narrow(code: Code) -> Iterator[Change]:
                 yield i, i, code.language.narrower[code.word(i)]
 
 
+IMMEDIATE = re.compile(r"(?<![\w.%:])\d+(?![\w.:])")
+
+
+def assembly(code: Code) -> Iterator[Change]:
+    """In inline assembly, an instruction is taken for its sister, or an immediate is one more or less."""
+    if not code.language.assembly:
+        return
+    for first, last in code.statements:
+        if code.word(first) not in code.language.assembly:
+            continue
+        for i in range(first, last):
+            token = code.tokens[i]
+            if token.kind != "string" or token.text.startswith("'"):
+                continue
+            for pattern, other in code.language.mnemonics:
+                for found in re.finditer(pattern, token.text):
+                    yield i, i, _spliced(token.text, found, found.expand(other))
+            for found in IMMEDIATE.finditer(token.text):
+                value = int(found[0])
+                for changed in (value + 1, value - 1) if value else (1,):
+                    yield i, i, _spliced(token.text, found, str(changed))
+
+
+def _spliced(text: str, found: re.Match[str], new: str) -> str:
+    return text[: found.start()] + new + text[found.end() :]
+
+
 OPERATORS: dict[str, Callable[[Code], Iterator[Change]]] = {
     f.__name__: f
     for f in (
         barrier, comparison, guard, bound, term, step, literal, constant, name, statement, argument, narrow,
+        assembly,
     )
 }  # fmt: skip
 

@@ -116,13 +116,12 @@ class Worker:
     def _mutant(self, source: KernelSource) -> tuple[str, str]:
         assert self._checks is not None
         try:
-            binary = self._compile(source)
+            # The emulator compiles at the first launch.
+            self._checks.run(self._compile(source))
         except CompileError as error:
             log = error.log or str(error)
             asserted = re.search(self._support().language.assert_log, log)
             return (ASSERTED if asserted else COMPILES_NOT), log
-        try:
-            self._checks.run(binary)
         except VerifyError as error:
             return (STRAY if "outside D" in str(error) else WRONG), str(error)
         except Exception as error:

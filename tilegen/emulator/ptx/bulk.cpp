@@ -28,12 +28,18 @@ struct Pending {
   uint32_t thread, group;
 };
 tg::Array<Pending> pending;
-uint32_t open_group[1024];
+uint32_t open_group[1024], known_read[1024], known_done[1024];  // groups of each thread
 constexpr uint64_t group_key = 5;  // no shared address and no pointer is that small
+
+// What a store has done by these times its issuer knows after waiting for it: no addresses are like that.
+uint64_t read_key(uint32_t thread, uint32_t group) { return 1u << 30 | thread << 16 | (group & 0xffff); }
+uint64_t done_key(uint32_t thread, uint32_t group) { return read_key(thread, group) | 1u << 31; }
 
 void begin_block() {
   pending.clear();
   memset(open_group, 0, sizeof open_group);
+  memset(known_read, 0, sizeof known_read);
+  memset(known_done, 0, sizeof known_done);
 }
 void end_block() {}
 __attribute__((constructor)) void register_bulk() { tg::on_block(begin_block, end_block); }
@@ -83,9 +89,15 @@ void run_store(void* arg) {
     tg::fail("data-race", copy->line,
              "shared memory at 0x%x was written while a bulk store still read it", copy->shared);
   const uint32_t size = copy->map.element_bytes;
+  // To the race detector the engine reads and writes, unordered with everybody until the wait.
+  tg::note_async_read(tg::shared_pointer(copy->shared), copy->bytes, copy->line);
+  tg::sync_release(read_key(copy->thread, copy->group));
   each_element(*copy, [&](uint8_t* shared, uint8_t* global) {
-    if (global) memcpy(global, shared, size);
+    if (!global) return;
+    tg::note_write(global, size, copy->line);
+    memcpy(global, shared, size);
   });
+  tg::sync_release(done_key(copy->thread, copy->group));
   for (uint32_t i = 0; i < pending.size; i++)
     if (pending[i].thread == copy->thread && pending[i].group == copy->group) {
       pending.erase(i, 1);
@@ -133,7 +145,7 @@ Copy* make_plain(uint64_t global, uint64_t shared, uint32_t bytes, bool store, i
   copy->map.rank = 2;
   copy->map.base = static_cast<uint8_t*>(place);
   copy->map.dims[0] = copy->map.box[0] = 1;
-  copy->map.dims[1] = bytes / 16;
+  copy->map.dims[1] = copy->map.box[1] = bytes / 16;
   copy->map.strides[0] = 16;
   copy->bytes = bytes;
   copy->shared = shared32(shared, line);
@@ -196,10 +208,13 @@ void bulk_store(uint64_t to, uint64_t from, uint32_t bytes, int line) {
 
 void bulk_commit_group() { open_group[tg::current->linear]++; }
 
-void bulk_wait_group(uint32_t n, int line) {
-  const uint32_t open = open_group[tg::current->linear];
-  GroupWait wait{tg::current->linear, open > n ? open - n : 0};
+void bulk_wait_group(uint32_t n, bool read, int line) {
+  const uint32_t me = tg::current->linear, open = open_group[me];
+  GroupWait wait{me, open > n ? open - n : 0};
   tg::wait_until(group_key, groups_done, &wait, "cp.async.bulk.wait_group", line);
+  for (; known_read[me] < wait.before; known_read[me]++) tg::sync_acquire(read_key(me, known_read[me]));
+  if (read) return;
+  for (; known_done[me] < wait.before; known_done[me]++) tg::sync_acquire(done_key(me, known_done[me]));
 }
 
 const char* encode_tensor_map(void* map, uint32_t element_bytes, uint32_t rank, void* base,

@@ -34,6 +34,7 @@ void tensor_store(uint64_t map, int rank, const int32_t* at, uint64_t from, int 
 void bulk_load(uint64_t to, uint64_t from, uint32_t bytes, uint64_t barrier, uint32_t blocks, int line);
 void bulk_store(uint64_t to, uint64_t from, uint32_t bytes, int line);
 void bulk_commit_group();
-void bulk_wait_group(uint32_t n, int line);
+// `read`: the sources have been read; else the stores are complete.
+void bulk_wait_group(uint32_t n, bool read, int line);
 
 }  // namespace tg_ptx

@@ -15,9 +15,9 @@ def bulk(op: Operation) -> str:
         op.operands(0)
         return "tg_ptx::bulk_commit_group();"
     if op.take("wait_group"):
-        op.take("read")
+        read = op.flag("read")
         (n,) = op.operands(1)
-        return f"tg_ptx::bulk_wait_group({op.value(n, 'u32')}, {op.line});"
+        return f"tg_ptx::bulk_wait_group({op.value(n, 'u32')}, {read}, {op.line});"
     if op.take("prefetch"):
         return _prefetch(op)
     if op.take("tensor"):

@@ -18,6 +18,17 @@ def _nanosleep(op: Operation) -> str:
     return f'(void)({op.value(time, "u32")}); tg::polled("nanosleep", {op.line});'
 
 
+def _setmaxnreg(op: Operation) -> str:
+    # PTX ISA, "setmaxnreg": an immediate from 24 to 256, a multiple of 8.
+    op.need("inc", "dec")
+    op.need("sync")
+    op.need("aligned")
+    op.need("u32")
+    (count,) = op.operands(1)
+    op.acts()
+    return f"tg_ptx::check_register_count({op.value(count, 'u32')}, {op.line});"
+
+
 def _nothing(*modifiers: tuple[str, ...], operands: int = 0) -> Handler:
     """An instruction whose effect is time alone; its modifiers are checked all the same."""
 
@@ -36,6 +47,6 @@ def _nothing(*modifiers: tuple[str, ...], operands: int = 0) -> Handler:
 HANDLERS: dict[str, Handler] = {
     "trap": _trap,
     "nanosleep": _nanosleep,
-    "setmaxnreg": _nothing(("inc", "dec"), ("sync",), ("aligned",), ("u32",), operands=1),
+    "setmaxnreg": _setmaxnreg,
     "griddepcontrol": _nothing(("launch_dependents", "wait")),
 }

@@ -22,6 +22,9 @@ constexpr uint64_t mark = 0x6d62617272696572ull;
 constexpr int64_t most_bytes = (1 << 20) - 1;
 constexpr uint32_t most_arrivals = (1u << 20) - 1;
 
+// What has arrived is known to those who wait once its phase is complete: until then it is kept apart.
+uint64_t completed_key(uint32_t address) { return uint64_t(address) + 1; }
+
 uint64_t word_of(uint32_t address) { return mark ^ address; }
 
 Barrier* find(uint32_t address) {
@@ -50,6 +53,7 @@ void settle(Barrier& barrier) {
   if (barrier.pending || barrier.bytes) return;
   barrier.phase++;
   barrier.pending = barrier.expected;
+  tg::sync_pass(barrier.address, completed_key(barrier.address));
   tg::notify(barrier.address);
   tg::progress();
 }
@@ -114,6 +118,7 @@ void mbarrier_inval(uint64_t where, int line) {
   Barrier& barrier = at(address, "mbarrier.inval", line);
   barriers.erase(uint32_t(&barrier - barriers.begin()), 1);
   tg::sync_forget(address);
+  tg::sync_forget(completed_key(address));
 }
 
 void mbarrier_expect_tx(uint64_t where, uint32_t bytes, int line) {
@@ -156,7 +161,7 @@ bool mbarrier_wait(uint64_t where, uint64_t state, bool parity, bool may_block, 
     tg::polled(what, line);
     if (!completed(&wait)) return false;
   }
-  tg::sync_acquire(address);
+  tg::sync_acquire(completed_key(address));
   return true;
 }
 

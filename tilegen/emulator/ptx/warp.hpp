@@ -44,4 +44,9 @@ uint32_t bar_red(tg::Reduction op, uint32_t id, bool all, uint32_t count, bool p
 void cluster_arrive(bool relaxed, int line);
 void cluster_wait(int line);
 
+inline void check_register_count(uint32_t count, int line) {
+  if (count < 24 || count > 256 || count % 8)
+    tg::fail("bad-argument", line, "setmaxnreg: %u is no multiple of 8 from 24 to 256", count);
+}
+
 }  // namespace tg_ptx

@@ -17,6 +17,8 @@ struct Array {
   const T& operator[](size_t i) const { return data[i]; }
   T* begin() { return data; }
   T* end() { return data + size; }
+  const T* begin() const { return data; }
+  const T* end() const { return data + size; }
   bool empty() const { return size == 0; }
   void clear() { size = 0; }
 

@@ -13,6 +13,7 @@ struct Barrier {
   Aligned aligned;
   Array<Fiber*> arrived, waiting;
   Array<int> lines;  // of arrived
+  uint64_t came[max_threads / 32];  // lanes of each warp that have arrived
   bool reduces;
   Reduction reduction;
 };
@@ -27,7 +28,17 @@ struct Group {
 Group groups[max_threads / 32];
 Thread* threads_of_group[max_threads];
 
-// Aligned barriers are executed by whole warps: all lanes, at one place of the text.
+void clear(Barrier& barrier) {
+  barrier.arrived.clear();
+  barrier.waiting.clear();
+  barrier.lines.clear();
+  memset(barrier.came, 0, sizeof barrier.came);
+}
+
+// What those who merely arrive at a barrier publish, to the race detector; no shared address is so small.
+uint64_t arrivals_key(const Barrier& barrier) { return 64 + uint64_t(&barrier - barriers); }
+
+// Aligned barriers are executed by whole warps: all lanes that have not exited, at one place of the text.
 void check_whole_warps(const Barrier& barrier) {
   uint64_t seen[max_threads / 32] = {};
   int lines[max_threads / 32] = {};
@@ -42,12 +53,25 @@ void check_whole_warps(const Barrier& barrier) {
   }
   for (Warp& warp : warps) {
     uint32_t number = uint32_t(&warp - warps.data);
-    if (seen[number] && seen[number] != warp.alive)
+    if (seen[number] && warp.alive & ~seen[number])
       fail("divergent-barrier", lines[number],
            "only lanes 0x%llx of warp %u come to the barrier, of 0x%llx",
            static_cast<unsigned long long>(seen[number]), number,
            static_cast<unsigned long long>(warp.alive));
   }
+}
+
+// Those who wait come after each other and after what the others did before they arrived, not after
+// what those have done since.
+void order_waiting(Barrier& barrier) {
+  join_threads(barrier.waiting.data, barrier.waiting.size);
+  if (barrier.arrived.size == barrier.waiting.size) return;
+  for (Fiber* fiber : barrier.waiting) {
+    Thread* before = act_as(fiber);
+    sync_acquire(arrivals_key(barrier));
+    act_as(before);
+  }
+  sync_forget(arrivals_key(barrier));
 }
 
 void release(Barrier& barrier) {
@@ -66,13 +90,11 @@ void release(Barrier& barrier) {
     if (barrier.waiting.size == fibers.size)
       join_block();
     else
-      join_threads(barrier.arrived.data, barrier.arrived.size);
+      order_waiting(barrier);
   }
   if (barrier.want == all_threads) banks_of_block();
   for (Fiber* fiber : barrier.waiting) make_runnable(fiber);
-  barrier.arrived.clear();
-  barrier.waiting.clear();
-  barrier.lines.clear();
+  clear(barrier);
   shuffle_warps();
 }
 
@@ -116,9 +138,17 @@ bool arrive(unsigned id, int count, Aligned aligned, int line, bool waits, bool 
       fail("divergent-barrier", line, "barrier %u is used with another reduction at line %d", id,
            barrier.line);
   }
+  uint64_t& came = barrier.came[fiber->warp];
+  if (came >> fiber->lane & 1)
+    fail("divergent-barrier", line,
+         "the thread arrives at barrier %u again, and its first arrival still waits for others", id);
+  came |= 1ull << fiber->lane;
   barrier.arrived.push(fiber);
   barrier.lines.push(line);
-  if (waits) barrier.waiting.push(fiber);
+  if (waits)
+    barrier.waiting.push(fiber);
+  else
+    sync_release(arrivals_key(barrier));
   if (count == all_threads && alive < fibers.size) report_exited(line);
   uint32_t needed = count == all_threads ? alive : uint32_t(count);
   if (barrier.arrived.size < needed) return false;
@@ -261,11 +291,7 @@ Thread* act_as(Thread* who) {
 }
 
 void reset_barriers() {
-  for (Barrier& barrier : barriers) {
-    barrier.arrived.clear();
-    barrier.waiting.clear();
-    barrier.lines.clear();
-  }
+  for (Barrier& barrier : barriers) clear(barrier);
   for (Group& group : groups) group.arrived = 0;
 }
 

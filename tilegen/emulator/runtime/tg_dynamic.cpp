@@ -1,10 +1,11 @@
 // The dynamic part of the shared window. It is linked last, so that it ends the thread-local segment.
-// TG_DYNAMIC_NAMES labels it with the names that the kernel text declares as `extern __shared__`.
+// TG_DYNAMIC_NAMES labels it with the names that the kernel text declares as `extern __shared__`, and
+// TG_DYNAMIC_ALIGN is the alignment that it asks for, which ptxas keeps behind static variables too.
 #include "tg_internal.hpp"
 
 asm(R"(
 .section .tbss,"awT",@nobits
-.balign 16
+.balign )" TG_DYNAMIC_ALIGN R"(
 .globl tg_dynamic_shared
 .type tg_dynamic_shared, @object
 tg_dynamic_shared:

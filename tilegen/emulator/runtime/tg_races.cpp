@@ -5,8 +5,8 @@
 // frequent case cheap: `block_floor` is a time before which everything in this block is ordered (its
 // last barrier of all threads), so only accesses since then need the vectors.
 //
-// Blocks run one after another, but on the device they run together: what an earlier block did to
-// global memory is ordered only if this block has acquired something which that block released.
+// Blocks run one after another, but on the device they run together: what a thread of an earlier block
+// did to global memory is ordered only if that block published it and this block has acquired that.
 #include "tg_races.hpp"
 
 #include <stdio.h>
@@ -28,23 +28,36 @@ struct Knowledge {
   uint32_t* clocks;  // launch.threads + engines of them
   uint32_t floor;    // rows are cleared lazily: valid if this is block_floor
 };
+// What a block has published, or this block has taken over from another: the work of all its threads
+// before `floor`, and of some up to later times.
+struct Latest {
+  uint32_t who, clock;
+};
+struct Published {
+  uint32_t block, floor;
+  Array<Latest> later;
+};
 struct SyncObject {
   uint64_t key;
   uint32_t* clocks;
-  Array<uint32_t> blocks;  // that released it
+  Array<Published> blocks;  // that released it
 };
 
 uint32_t width;
 uint32_t latest = 1;  // the latest time anyone has reached
 uint32_t block_number;
 Array<uint32_t> block_begins;  // for each block so far
-Array<uint8_t> block_known;    // 1: this block has acquired what that block released
+Array<Published> taken;        // what this block has acquired of others
+Array<uint32_t> taken_at;      // by block: 1 + its place in `taken`, or 0
 
 Array<Knowledge> knowledge;
 uint32_t engine_floor[engines], engine_now[engines], engine_next;
 bool engine_used;
 Array<Array<uint32_t>> fence_times;  // fence.proxy.async of each thread, ascending
-Array<uint32_t*> fenced;             // what each thread knew at its last memory fence
+// What each thread knew at its last memory fence; behind the clocks, the floor of that time.
+Array<uint32_t*> fenced;
+Array<uint32_t> last_fence;  // of each thread in this block, 0: none
+bool any_fence;
 Array<SyncObject> objects;
 Array<uint32_t> object_table;  // open addressing: index + 1 into objects
 Engine* running_engine;
@@ -72,18 +85,52 @@ uint32_t* actor_knows() {
   return running_engine ? running_engine->clocks : known_to(current->linear);
 }
 
-bool block_ordered(uint32_t clock) {
+bool block_ordered(uint32_t who, uint32_t clock) {
   uint32_t low = 0, high = block_begins.size;
   while (high - low > 1) {
     uint32_t middle = (low + high) / 2;
     (block_begins[middle] <= clock ? low : high) = middle;
   }
-  return low == block_number || block_known[low];
+  if (low == block_number) return true;
+  if (!taken_at[low]) return false;
+  const Published& from = taken[taken_at[low] - 1];
+  if (who < launch.threads && clock < from.floor) return true;
+  for (const Latest& one : from.later)
+    if (one.who == who) return clock <= one.clock;
+  return false;
+}
+
+void publish(Published& to, uint32_t who, uint32_t clock) {
+  for (Latest& one : to.later)
+    if (one.who == who) {
+      if (clock > one.clock) one.clock = clock;
+      return;
+    }
+  to.later.push({who, clock});
+}
+
+// What this block publishes at the object.
+Published& own_part(SyncObject& object, uint32_t floor) {
+  if (object.blocks.empty() || object.blocks[object.blocks.size - 1].block != block_number)
+    object.blocks.push({block_number, 0, {}});
+  Published& mine = object.blocks[object.blocks.size - 1];
+  if (floor > mine.floor) mine.floor = floor;
+  return mine;
+}
+
+void forget_blocks(SyncObject& object) {
+  for (Published& one : object.blocks) free(one.later.data);
+  object.blocks.clear();
+}
+
+// Objects of shared memory and of barriers never leave their block.
+bool crosses_blocks(uint64_t key) {
+  return key >> 32 && !in_shared(reinterpret_cast<void*>(key));
 }
 
 // Whether what `who` did at `clock` happens before what the acting thread does now.
 bool ordered(uint32_t who, uint32_t clock, uint32_t me) {
-  if (clock < block_begin) return block_ordered(clock);
+  if (clock < block_begin) return block_ordered(who, clock);
   if (who == me) return true;
   if (who < launch.threads && clock < block_floor) return true;
   return actor_knows()[who] >= clock;
@@ -119,6 +166,7 @@ void touch_entry(Shadow& s, const Place& at, Touch touch, Actor me) {
   if (!is_write(touch)) {
     if (s.read_clock[0] == me.clock && s.reader[0] == me.id) return;
     check_write_before(s, at, touch, me.id);
+    if (me.id >= launch.threads) s.flags |= Shadow::engine;
     if (touch == Touch::async_read && (s.flags & Shadow::generic)) check_proxy(s, at, me.id);
     // Of the readers, keep two that are not ordered with each other: a write that is ordered after
     // the later of two ordered reads is ordered after both.
@@ -237,6 +285,7 @@ void races_begin_launch() {
   knowledge.assign_zero(launch.threads);
   fence_times.assign_zero(launch.threads);
   fenced.assign_zero(launch.threads);
+  last_fence.assign_zero(launch.threads);
   object_table.assign_zero(1024);
 }
 
@@ -244,22 +293,27 @@ void races_begin_block() {
   block_begin = block_floor = ++latest;
   block_number = block_begins.size;
   block_begins.push(block_begin);
-  block_known.clear();
-  block_known.assign_zero(block_begins.size);
+  for (Published& one : taken) free(one.later.data);
+  taken.clear();
+  taken_at.assign_zero(block_begins.size);
   for (uint32_t i = 0; i < launch.threads; i++) clock_now[i] = block_begin;
   for (uint32_t i = 0; i < engines; i++) engine_floor[i] = engine_now[i] = 0;
   for (Array<uint32_t>& fences : fence_times) fences.clear();
   for (uint32_t*& clocks : fenced) free(clocks), clocks = nullptr;
+  last_fence.assign_zero(launch.threads);
+  any_fence = false;
   memset(static_cast<void*>(shared_shadows.words), 0,
          shared_shadows.words_count * sizeof(Shadow));
   // Objects in shared memory go with the block; those in global memory stay.
   uint32_t kept = 0;
   for (SyncObject& object : objects) {
-    bool in_block = !(object.key >> 32) || in_shared(reinterpret_cast<void*>(object.key));
-    if (in_block)
-      free(object.clocks), free(object.blocks.data);
-    else
+    if (crosses_blocks(object.key)) {
       objects[kept++] = object;
+      continue;
+    }
+    forget_blocks(object);
+    free(object.blocks.data);
+    free(object.clocks);
   }
   objects.size = kept;
   rehash(object_table.size);
@@ -318,8 +372,12 @@ void sync_release(uint64_t key) {
   for (uint32_t i = 0; i < width; i++)
     if (mine[i] > object.clocks[i]) object.clocks[i] = mine[i];
   if (me.clock > object.clocks[me.id]) object.clocks[me.id] = me.clock;
-  if (object.blocks.empty() || object.blocks[object.blocks.size - 1] != block_number)
-    object.blocks.push(block_number);
+  if (crosses_blocks(key)) {
+    Published& out = own_part(object, block_floor);
+    for (uint32_t i = 0; i < width; i++)
+      if (mine[i] >= (i < launch.threads ? block_floor : block_begin)) publish(out, i, mine[i]);
+    publish(out, me.id, me.clock);
+  }
   if (running_engine)
     engine_now[running_engine->column] = ++latest;
   else
@@ -333,35 +391,66 @@ void sync_acquire(uint64_t key) {
   uint32_t* mine = actor_knows();
   for (uint32_t i = 0; i < width; i++)
     if (object->clocks[i] > mine[i]) mine[i] = object->clocks[i];
-  for (uint32_t block : object->blocks) block_known[block] = 1;
+  for (const Published& other : object->blocks) {
+    if (other.block == block_number) continue;
+    uint32_t& at = taken_at[other.block];
+    if (!at) {
+      taken.push({other.block, 0, {}});
+      at = taken.size;
+    }
+    Published& known = taken[at - 1];
+    if (other.floor > known.floor) known.floor = other.floor;
+    for (const Latest& one : other.later) publish(known, one.who, one.clock);
+  }
 }
 
 void sync_forget(uint64_t key) {
   if (!launch.races) return;
   if (SyncObject* object = find_object(key, false)) {
     memset(object->clocks, 0, width * sizeof(uint32_t));
-    object->blocks.clear();
+    forget_blocks(*object);
   }
+}
+
+void sync_pass(uint64_t from, uint64_t to) {
+  if (!launch.races || !find_object(from, false)) return;
+  // Making one may move the others.
+  SyncObject& target = *find_object(to, true);
+  SyncObject& source = *find_object(from, false);
+  for (uint32_t i = 0; i < width; i++)
+    if (source.clocks[i] > target.clocks[i]) target.clocks[i] = source.clocks[i];
+  memset(source.clocks, 0, width * sizeof(uint32_t));
 }
 
 void memory_fence() {
   if (!launch.races || running_engine) return;
-  uint32_t*& clocks = fenced[current->linear];
-  if (!clocks) clocks = static_cast<uint32_t*>(malloc(width * sizeof(uint32_t)));
-  memcpy(clocks, known_to(current->linear), width * sizeof(uint32_t));
-  clocks[current->linear] = clock_now[current->linear];
-  clock_now[current->linear] = ++latest;
+  const uint32_t me = current->linear;
+  uint32_t*& clocks = fenced[me];
+  if (!clocks) clocks = static_cast<uint32_t*>(malloc((width + 1) * sizeof(uint32_t)));
+  memcpy(clocks, known_to(me), width * sizeof(uint32_t));
+  clocks[me] = last_fence[me] = clock_now[me];
+  clocks[width] = block_floor;
+  any_fence = true;
+  clock_now[me] = ++latest;
 }
 
+// An atomic publishes what its thread knew at its own last fence, and what others did before their last
+// fences as far as it knows of those: each thread's fence, a barrier, one thread's atomic is usual.
 void atomic_sync(const void* pointer) {
   if (!launch.races || running_engine) return;
   uint64_t key = reinterpret_cast<uintptr_t>(pointer);
-  if (const uint32_t* clocks = fenced[current->linear]) {
+  if (any_fence) {
+    const uint32_t me = current->linear, *mine = known_to(me), *then = fenced[me];
     SyncObject& object = *find_object(key, true);
-    for (uint32_t i = 0; i < width; i++)
-      if (clocks[i] > object.clocks[i]) object.clocks[i] = clocks[i];
-    if (object.blocks.empty() || object.blocks[object.blocks.size - 1] != block_number)
-      object.blocks.push(block_number);
+    Published* out = crosses_blocks(key) ? &own_part(object, then ? then[width] : 0) : nullptr;
+    for (uint32_t i = 0; i < width; i++) {
+      uint32_t clock = then ? then[i] : 0;
+      const uint32_t fence = i < launch.threads ? last_fence[i] : 0;
+      if (fence > clock && (fence < block_floor || mine[i] >= fence)) clock = fence;
+      if (clock > object.clocks[i]) object.clocks[i] = clock;
+      const bool covered = i < launch.threads && out && clock < out->floor;
+      if (out && clock >= block_begin && !covered) publish(*out, i, clock);
+    }
   }
   sync_acquire(key);
 }

@@ -181,7 +181,7 @@ void note_write(void* pointer, uint32_t bytes, int line);
 // Atomics do not race with each other, but with plain accesses.
 void note_atomic(void* pointer, uint32_t bytes, int line);
 // What a relaxed atomic orders (call it after note_atomic): it publishes what the thread did before its
-// last memory_fence(), and takes over what others published at this address. Acquire and release
+// last memory_fence(), and what others did before theirs as far as it knows of them, and takes over what others published at this address. Acquire and release
 // instructions call sync_acquire and sync_release with the address instead.
 void atomic_sync(const void* pointer);
 // __threadfence() and its kin, fence.acq_rel and fence.sc.
@@ -203,6 +203,8 @@ void note_pending_end(void* pointer, uint32_t bytes);
 void sync_release(uint64_t key);
 void sync_acquire(uint64_t key);
 void sync_forget(uint64_t key);
+// What was released at one key so far moves to another: the arrivals of a phase, when it is complete.
+void sync_pass(uint64_t from, uint64_t to);
 
 // ---- asynchronous copies -----------------------------------------------------------------------
 
