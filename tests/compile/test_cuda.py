@@ -141,3 +141,12 @@ def test_a_fault_in_the_text_is_named_by_line() -> None:
     a, b = np.ones((32, 32), np.float32), np.ones((32, 32), np.float32)
     with pytest.raises(tg.VerifyError, match=r"the emulator found line \d+: data-race"):
         kernel(a, b)
+
+
+def test_shared_memory_of_one_entry_is_not_counted_for_the_other() -> None:
+    """48 KiB of the 64 that a block of sm_75 can have: both entries in one text use the same."""
+    spec = tg.TileSpec(block=(128, 128, 16), warp=(64, 32), stages=3)
+    plan = tg.lower(spec, "cuda", "sm_75")
+    assert (plan.budget.shared_bytes, plan.arch.shared_bytes) == (48 * 1024, 64 * 1024)
+    a, b = np.ones((32, 32), np.float32), np.ones((32, 32), np.float32)
+    assert (tg.load(tg.emit(plan), "emulator")(a, b) == 32).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -63,10 +64,8 @@ def test_a_drawn_spec_gives_the_same_numbers_or_is_refused(data: st.DataObject) 
     )
     found: dict[str, Any] = {}
     for name, device in RUNNERS.items():
-        try:
+        with suppress(PlanError):
             found[name] = solve(spec, name, device, problem)
-        except PlanError as refusal:
-            assert str(refusal)
     results = list(found.values())
     for other in results[1:]:
         assert other.dtype == results[0].dtype

@@ -32,6 +32,7 @@ static_assert(THREADS == 128 && PASSES_M == 1 && PASSES_N == 1, "as planned");
 // The tiles of A come first in shared memory, those of B from here on.
 constexpr int B_START = 272, TILE_ELEMENTS = B_START + STAGES * B_STAGE;
 static_assert(STAGES * A_STAGE <= B_START && TILE_ELEMENTS * sizeof(element) == 5248, "shared memory as planned");
+__shared__ __align__(16) element tiles[TILE_ELEMENTS];
 
 // Neighbours that move together: one access of up to 16 bytes.
 template <int WIDTH>
@@ -203,7 +204,6 @@ __device__ __forceinline__ void gemm_tile(
     const long long k_end = alpha == 0 ? 0 : K;
     // Without a product nothing is scaled, not even by an alpha of NaN.
     const element product_scale = k_end > 0 ? alpha : element(0);
-    __shared__ __align__(16) element tiles[TILE_ELEMENTS];
     element *const a_tiles = tiles, *const b_tiles = tiles + B_START;
     vector<A_VECTOR> fetched_a[A_FETCHES];
     vector<B_VECTOR> fetched_b[B_FETCHES];

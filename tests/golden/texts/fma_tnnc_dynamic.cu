@@ -30,6 +30,8 @@ static_assert(THREADS == 256 && PASSES_M == 1 && PASSES_N == 1, "as planned");
 // The tiles of A come first in shared memory, those of B from here on.
 constexpr int B_START = 8192, TILE_ELEMENTS = B_START + STAGES * B_STAGE;
 static_assert(STAGES * A_STAGE <= B_START && TILE_ELEMENTS * sizeof(element) == 65536, "shared memory as planned");
+// More than static shared memory holds: the launch gives it.
+extern __shared__ __align__(16) element tiles[];
 
 // Neighbours that move together: one access of up to 16 bytes.
 template <int WIDTH>
@@ -182,7 +184,6 @@ __device__ __forceinline__ void gemm_tile(
     const long long k_end = alpha == 0 ? 0 : K;
     // Without a product nothing is scaled, not even by an alpha of NaN.
     const element product_scale = k_end > 0 ? alpha : element(0);
-    extern __shared__ __align__(16) element tiles[];
     element *const a_tiles = tiles, *const b_tiles = tiles + B_START;
 
     // 2. Prologue: the sums start at zero, and all stages but one are filled.
