@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from tilegen.mutation.language import Language, Support
+
+if TYPE_CHECKING:
+    from tilegen.render import KernelSource
+    from tilegen.testing import Problem
 
 # Each pair: what stands in the string of an asm statement, and the sister that it is taken for.
 PTX_SISTERS = (
@@ -48,9 +54,43 @@ CUDA = Language(
 )  # fmt: skip
 
 
+def races(source: KernelSource, problems: Sequence[Problem]) -> list[str]:
+    """What the emulator says of the text in all orders, on each entry with the first problem it takes."""
+    from dataclasses import replace
+
+    from tilegen.errors import LaunchError, VerifyError
+    from tilegen.kernel import Kernel
+    from tilegen.testing import check_problem
+
+    from .emulated import EmulatedDevice
+
+    device = EmulatedDevice(source.plan.arch)
+    for entry in source.plan.main_entries:
+        kept = tuple(e for e in source.plan.entries if e.role != "main" or e.name == entry.name)
+        alone = replace(source, plan=replace(source.plan, entries=kept))
+        binary = device.compile(alone)
+        kernel = Kernel(binary, device, device.load(binary))
+        for problem in problems:
+            try:
+                check_problem(kernel, problem)
+            except LaunchError:
+                continue
+            except VerifyError as error:
+                return [str(error)]
+            break  # the first that the entry takes
+    return []
+
+
 def support() -> Support:
-    """What ``tilegen mutate`` needs of CUDA C++; the emulator's own run is its race checker."""
+    """What ``tilegen mutate`` needs of CUDA C++.
+
+    Mutants run on the quick emulator; what survives there goes through all orders and the race
+    detector.
+    """
     folder = files("tilegen_cuda") / "mutation_data"
     return Support(
-        language=CUDA, corpus=folder / "corpus.toml", explained=folder / "explained.toml"
+        language=CUDA,
+        corpus=folder / "corpus.toml",
+        explained=folder / "explained.toml",
+        races=races,
     )
