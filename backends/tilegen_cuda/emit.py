@@ -150,7 +150,9 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "wait_include": "_wait.cu.j2" if behind else NOTHING,
         "store_include": "_store_next.cu.j2" if registers else NOTHING,
         "prologue_says": ", and all stages but one are filled" if stages > 1 else "",
-        "loop_says": f"tile {stages - 1} ahead travels while this one is multiplied"
+        "loop_says": "the next tile travels while this one is multiplied"
+        if stages == 2
+        else f"the tile {stages - 1} ahead travels while this one is multiplied"
         if stages > 1
         else "one tile after the other",
         "b_start": plan.shared[1].start // size,
