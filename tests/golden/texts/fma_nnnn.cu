@@ -215,7 +215,7 @@ __device__ __forceinline__ void gemm_tile(
         commit_copies();
     }
 
-    // 3. Main loop: tile 2 ahead travels while this one is multiplied.
+    // 3. Main loop: the tile 2 ahead travels while this one is multiplied.
     int stage = 0;
     for (long long k0 = 0; k0 < k_end; k0 += BLOCK_K) {
         wait_for_copies();
