@@ -37,7 +37,7 @@ PTX_SISTERS = (
 
 CUDA = Language(
     types=(
-        r"(u?(char|short|int|long|longlong)|float|double)[1-4]?|u?int(8|16|32|64)_t|uint|bool|void|size_t|"
+        r"(u?(char|short|int|long|longlong)|float|double)[1-4]?|u?int(8|16|32|64)_t|i64|uint|bool|void|size_t|"
         r"__?half2?|half2?|(__)?nv_bfloat16|CUtensorMap|auto|Stage"
     ),
     qualifiers=frozenset(
@@ -46,7 +46,7 @@ CUDA = Language(
          "__grid_constant__"}
     ),
     barriers=frozenset({"__syncthreads", "__syncwarp", "__threadfence", "__threadfence_block"}),
-    narrower={"int64_t": "int", "uint64_t": "uint32_t", "size_t": "unsigned", "long": "int"},
+    narrower={"int64_t": "int", "uint64_t": "uint32_t", "size_t": "unsigned", "i64": "int"},
     multiply_adds=frozenset({"fma", "fmaf", "__fmaf_rn"}),
     hints=frozenset({"__launch_bounds__", "__align__", "alignas", "__attribute__"}),
     assembly=frozenset({"asm"}),
