@@ -74,8 +74,8 @@ typename T::Raw element(const void* registers, int i) {
 }  // namespace
 
 const MatrixArithmetic matrix_arithmetics[] = {
-    {in_k_order<float>, in_k_order<double>, exact_s32},
-    {tensor_core_f32, tensor_core_f64, exact_s32},
+    {in_k_order<float>, fma_f64, exact_s32},
+    {tensor_core_f32, fma_f64, exact_s32},
 };
 
 template <class Shape, int k, class D, class A, class B>
