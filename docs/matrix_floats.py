@@ -27,7 +27,7 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 
 import matrix_tables as tables  # noqa: E402
 from emulated import matrix_record as recorded  # noqa: E402
-from emulated.matrix_draws import Case, Operands, cases  # noqa: E402
+from emulated.matrix_draws import MANY, Case, Operands, cases  # noqa: E402
 from emulated.matrix_forms import FORMS, Array, Form, text  # noqa: E402
 from emulated.matrix_record import RECORD, Record, Run  # noqa: E402
 
@@ -238,10 +238,15 @@ def table(path: Path) -> None:
     sums = [
         sum(part) for part in zip(*((x.results, x.summed) for x in plain.values()), strict=True)
     ]
+    driver, nvrtc = divmod(about["driver"] // 10, 100), about["nvrtc"]
+    kept_results = sum(
+        x.size for case, x in record.results.items() if not case.endswith(f"/x{MANY}")
+    )
     machine = (
-        f"{about['device']}, driver {about.get('driver')}, NVRTC {about.get('nvrtc')}, {about['date']}, "
-        f"seed {about['seed']}: {len(about['texts'])} texts, {len(record.results)} cases, "
-        f"{sums[0]} results, and {sums[1]} products more by their checksums."
+        f"{about['device']}, driver for CUDA {driver[0]}.{driver[1]}, NVRTC {nvrtc[0]}.{nvrtc[1]}, "
+        f"{about['date']}, seed {about['seed']}: {len(about['texts'])} texts, {len(record.results)} cases, "
+        f"{sums[0]:,} results by their digests ({kept_results:,} of them bit by bit), and {sums[1]:,} "
+        "products more by their checksums."
     )
     blocks = {
         "machine": machine,
