@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from emulated.matrix_draws import Case, cases
-from emulated.matrix_forms import FORMS, Form, text
+from emulated.matrix_forms import FORMS, NUMPY, Form, text
 from emulated.matrix_record import Record, Run, kept, on_emulator, read, together
 
 from tilegen import cli
@@ -21,6 +21,7 @@ from tilegen import cli
 DEEP = bool(os.environ.get("TILEGEN_TEST_DEEP"))
 PLAIN = [form for form in FORMS if form.d in ("s32", "f64")]
 F16_SUMS = [form for form in FORMS if form.d == "f16" and form.a == "f16"]
+FLOATS = [form for form in FORMS if form.is_float]
 ROUNDED_OTHERWISE = [form for form in FORMS if form.d == "f32"]
 
 
@@ -71,6 +72,20 @@ def test_f16_sums_of_f16_have_them_by_default_unless_sums_cancel(
 @pytest.mark.parametrize("form", [form for form in FORMS if form.n < 64], ids=name)
 def test_small_integers_have_them_by_default(form: Form, record: Record, program: Any) -> None:
     agrees(record, Case(form, "small", 1), on_emulator(form, program=program))
+
+
+@pytest.mark.parametrize("form", [f for f in FLOATS if f.n < 64], ids=name)
+def test_nans_infinities_and_signed_zeros_are_the_same_by_default(
+    form: Form, record: Record, program: Any
+) -> None:
+    case = Case(form, "special", 1)
+    got = kept(case, on_emulator(form, program=program)(case, record.operands(case)))
+    want = record.results[case.name]
+    with np.errstate(invalid="ignore"):
+        special = [~np.isfinite(x) | (x == 0) for x in (v.view(NUMPY[form.d]) for v in (got, want))]
+    assert special[1].any()
+    np.testing.assert_array_equal(special[0], special[1])
+    np.testing.assert_array_equal(got[special[1]], want[special[1]])
 
 
 @pytest.mark.parametrize("form", ROUNDED_OTHERWISE, ids=name)
