@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,24 @@ from tilegen.testing import Outcome, Problem, check_problem
 
 from .device import CHECKER, OpenCLDevice
 from .runtime import opencl
+from .stand_ins import LANGUAGE, with_stand_ins
 
 
-def device(arch: Arch) -> OpenCLDevice:
+@dataclass(frozen=True)
+class Simulator(OpenCLDevice):
+    """oclgrind's device, with stand-ins for the built-ins that it lacks."""
+
+    def sub_group_lanes(self, kernel: Any, block: int) -> int:
+        """As many as the stand-ins make of a work-group."""
+        return block
+
+
+def device(arch: Arch) -> Simulator:
     """oclgrind's device as one of the plan's own arch."""
     cl: Any = opencl()
     platform = next(p for p in cl.get_platforms() if p.name.strip() == CHECKER)
     handle = platform.get_devices()[0]
-    return OpenCLDevice(handle, handle.name.strip(), "oclgrind", arch, platform.version.strip())
+    return Simulator(handle, handle.name.strip(), "oclgrind", arch, platform.version.strip())
 
 
 def only(source: KernelSource, entry: str) -> KernelSource:
@@ -51,7 +61,7 @@ def solve(
             raise LaunchError(
                 f"{each.name} needs {each.shared_bytes} bytes of local memory and oclgrind has {limit}"
             )
-    binary = machine.compile(source)
+    binary = machine.compile(replace(source, text=with_stand_ins(source)), LANGUAGE)
     loaded = machine.load(binary)
     outcomes: list[Outcome] = []
     for entry in entries:
