@@ -11,7 +11,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tilegen.errors import LaunchError, TilegenError, VerifyError
 from tilegen.hardware import Arch
@@ -19,9 +21,12 @@ from tilegen.kernel import Kernel
 from tilegen.render import KernelSource
 from tilegen.testing import Outcome, Problem, check_problem
 
-from .device import CHECKER, OpenCLDevice
+from .device import BOUNDARY, CHECKER, OpenCLDevice
 from .runtime import opencl
 from .stand_ins import LANGUAGE, with_stand_ins
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,19 @@ class Simulator(OpenCLDevice):
     def sub_group_lanes(self, kernel: Any, block: int) -> int:
         """As many as the stand-ins make of a work-group."""
         return block
+
+
+class Exact:
+    """A :class:`tilegen.testing.Memory` without an element more, so that one too far is outside."""
+
+    def room(self, lead: int, size: int) -> tuple[NDArray[Any], int]:
+        """See :class:`tilegen.testing.Memory`."""
+        room = np.zeros(lead + size + BOUNDARY, np.uint8)
+        first = -room.ctypes.data % BOUNDARY
+        return room[first : first + lead + size], lead
+
+    def filled(self, room: NDArray[Any], *, writes: bool) -> None:
+        """See :class:`tilegen.testing.Memory`."""
 
 
 def device(arch: Arch) -> Simulator:
@@ -69,7 +87,7 @@ def solve(
         kernel = Kernel(replace(binary, source=part), machine, loaded)
         for problem in problems:
             try:
-                outcomes.append(check_problem(kernel, problem))
+                outcomes.append(check_problem(kernel, problem, Exact()))
             except VerifyError as error:
                 return error, tuple(outcomes)
     return None, tuple(outcomes)

@@ -20,14 +20,13 @@ from tilegen.render import KernelSource, emit
 from tilegen.spec import TileSpec
 
 from .explained import EQUIVALENT, Explanation, read
-from .journal import Journal
+from .journal import NATIVE, RACES, Journal
 from .language import RaceChecker, Support
 from .operators import Mutant, mutants
 from .pool import Pool, Verdict
 from .problems import race_problems
 from .worker import COMPILES_NOT, SURVIVED, UNFIT, Task
 
-NATIVE, RACES = "native", "race checker"
 PASSED_BY = Verdict(SURVIVED, "", 0.0)
 # What the unchanged text may take, with the start of the runtime; then what a mutant may.
 FIRST_SECONDS = 120.0
