@@ -65,6 +65,8 @@ class HostCompiler:
         if self.family == "gcc":
             # An `extern thread_local` has no initialiser that it would have to call first.
             flags.append("-fno-extern-tls-init")
+            # Lines are all that is asked of the debugging information; where variables live costs time.
+            flags.append("-fno-var-tracking")
         if self.family == "zig":
             flags.append("-fno-sanitize=undefined")
         if _is_v3():
@@ -79,12 +81,8 @@ class HostCompiler:
         """
         if mode == PLAIN:
             # Indices beyond an array of known length, which cost less here than beside the hooks.
-            # Clang's other kind of bounds only ends the program; gcc leaves out what cannot be beyond.
-            return (
-                ("-fsanitize=bounds", "-ftree-vrp")
-                if self.family == "gcc"
-                else ("-fsanitize=array-bounds",)
-            )
+            # Clang's other kind of bounds only ends the program.
+            return ("-fsanitize=bounds",) if self.family == "gcc" else ("-fsanitize=array-bounds",)
         flags = ["-fsanitize=thread", "-fsanitize=alignment"]
         if self.family == "gcc":
             flags += ["--param", "tsan-instrument-func-entry-exit=0"]
