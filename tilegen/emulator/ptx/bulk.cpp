@@ -160,7 +160,7 @@ void issue_load(Copy* copy, uint64_t barrier, uint32_t blocks, const char* what)
     tg::fail("bad-argument", copy->line, "%s: multicast to blocks 0x%x: a cluster has one block here",
              what, blocks);
   copy->barrier = shared32(barrier, copy->line);
-  mbarrier_check(copy->barrier, copy->line);
+  mbarrier_meets_engine(copy->barrier, copy->line);
   void* to = tg::shared_pointer(copy->shared);
   tg::note_pending_begin(to, copy->bytes, copy->line);
   if (tg::launch.delayed) memset(to, 0xff, copy->bytes);

@@ -54,6 +54,8 @@ Array<Knowledge> knowledge;
 uint32_t engine_floor[engines], engine_now[engines], engine_next;
 bool engine_used;
 Array<Array<uint32_t>> fence_times;  // fence.proxy.async of each thread, ascending
+// What each thread knew at its last one; behind the clocks, the floor and the thread's clock of that time.
+Array<uint32_t*> proxy_fenced;
 // What each thread knew at its last memory fence; behind the clocks, the floor of that time.
 Array<uint32_t*> fenced;
 Array<uint32_t> last_fence;  // of each thread in this block, 0: none
@@ -222,15 +224,24 @@ Shadow* bytes_of(Shadows& area, size_t word) {
 void check_proxy(const Shadow& s, const Place& at, uint32_t me) {
   if (s.writer >= launch.threads || s.write_clock < block_begin) return;
   const Array<uint32_t>& fences = fence_times[s.writer];
-  const uint32_t known = s.writer == me ? ~0u : actor_knows()[s.writer];
+  const uint32_t* known = actor_knows();
+  auto knows = [&](uint32_t who, uint32_t clock) {
+    return who == me || clock <= known[who] || clock < block_floor;
+  };
   for (uint32_t i = 0; i < fences.size; i++)
-    if (fences[i] >= s.write_clock && (fences[i] <= known || fences[i] < block_floor)) return;
+    if (fences[i] >= s.write_clock && knows(s.writer, fences[i])) return;
+  // The fence of a thread that the write was known to does as well, anywhere on the way to this read
+  // (PTX ISA, "membar / fence": proxy fences compose with other synchronisation).
+  for (uint32_t who = 0; who < launch.threads; who++)
+    if (const uint32_t* then = proxy_fenced[who])
+      if (knows(who, then[width + 1]) && (s.write_clock < then[width] || s.write_clock <= then[s.writer]))
+        return;
   race_count++;
   char where[128];
   explain_address(reinterpret_cast<uintptr_t>(at.pointer), where, sizeof where);
   report_at("missing-proxy-fence", at.line, at.pc,
-            "the async proxy reads %s, which thread %u wrote without a fence.proxy.async between "
-            "the write and the synchronisation",
+            "the async proxy reads %s, which thread %u wrote without a fence.proxy.async on the way "
+            "from the write to the read",
             where, s.writer);
 }
 
@@ -284,6 +295,7 @@ void races_begin_launch() {
   make_shadows(shared_shadows, shared_size);
   knowledge.assign_zero(launch.threads);
   fence_times.assign_zero(launch.threads);
+  proxy_fenced.assign_zero(launch.threads);
   fenced.assign_zero(launch.threads);
   last_fence.assign_zero(launch.threads);
   object_table.assign_zero(1024);
@@ -299,6 +311,7 @@ void races_begin_block() {
   for (uint32_t i = 0; i < launch.threads; i++) clock_now[i] = block_begin;
   for (uint32_t i = 0; i < engines; i++) engine_floor[i] = engine_now[i] = 0;
   for (Array<uint32_t>& fences : fence_times) fences.clear();
+  for (uint32_t*& clocks : proxy_fenced) free(clocks), clocks = nullptr;
   for (uint32_t*& clocks : fenced) free(clocks), clocks = nullptr;
   last_fence.assign_zero(launch.threads);
   any_fence = false;
@@ -458,8 +471,15 @@ void atomic_sync(const void* pointer) {
 void proxy_fence() {
   if (!launch.races || running_engine) return;
   Array<uint32_t>& fences = fence_times[current->linear];
-  uint32_t clock = clock_now[current->linear];
-  if (fences.empty() || fences[fences.size - 1] != clock) fences.push(clock);
+  const uint32_t me = current->linear, clock = clock_now[me];
+  fences.push(clock);
+  uint32_t*& then = proxy_fenced[me];
+  if (!then) then = static_cast<uint32_t*>(malloc((width + 2) * sizeof(uint32_t)));
+  memcpy(then, known_to(me), width * sizeof(uint32_t));
+  then[me] = then[width + 1] = clock;
+  then[width] = block_floor;
+  // What the thread writes from now on is later.
+  clock_now[me] = ++latest;
 }
 
 void engine_snapshot(Engine& engine) {
