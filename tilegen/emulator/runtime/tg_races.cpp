@@ -87,6 +87,9 @@ uint32_t* actor_knows() {
   return running_engine ? running_engine->clocks : known_to(current->linear);
 }
 
+// The barrier of all threads that the actor's work comes after. Asynchronous work may run past later ones.
+uint32_t actor_floor() { return running_engine ? running_engine->floor : block_floor; }
+
 bool block_ordered(uint32_t who, uint32_t clock) {
   uint32_t low = 0, high = block_begins.size;
   while (high - low > 1) {
@@ -134,7 +137,7 @@ bool crosses_blocks(uint64_t key) {
 bool ordered(uint32_t who, uint32_t clock, uint32_t me) {
   if (clock < block_begin) return block_ordered(who, clock);
   if (who == me) return true;
-  if (who < launch.threads && clock < block_floor) return true;
+  if (who < launch.threads && clock < actor_floor()) return true;
   return actor_knows()[who] >= clock;
 }
 
@@ -226,7 +229,7 @@ void check_proxy(const Shadow& s, const Place& at, uint32_t me) {
   const Array<uint32_t>& fences = fence_times[s.writer];
   const uint32_t* known = actor_knows();
   auto knows = [&](uint32_t who, uint32_t clock) {
-    return who == me || clock <= known[who] || clock < block_floor;
+    return who == me || clock <= known[who] || clock < actor_floor();
   };
   for (uint32_t i = 0; i < fences.size; i++)
     if (fences[i] >= s.write_clock && knows(s.writer, fences[i])) return;
@@ -386,9 +389,10 @@ void sync_release(uint64_t key) {
     if (mine[i] > object.clocks[i]) object.clocks[i] = mine[i];
   if (me.clock > object.clocks[me.id]) object.clocks[me.id] = me.clock;
   if (crosses_blocks(key)) {
-    Published& out = own_part(object, block_floor);
+    const uint32_t floor = actor_floor();
+    Published& out = own_part(object, floor);
     for (uint32_t i = 0; i < width; i++)
-      if (mine[i] >= (i < launch.threads ? block_floor : block_begin)) publish(out, i, mine[i]);
+      if (mine[i] >= (i < launch.threads ? floor : block_begin)) publish(out, i, mine[i]);
     publish(out, me.id, me.clock);
   }
   if (running_engine)
@@ -486,6 +490,7 @@ void engine_snapshot(Engine& engine) {
   if (!launch.races) return;
   engine_used = true;
   engine.column = engine_next++ % engines;
+  engine.floor = block_floor;
   engine.clocks = static_cast<uint32_t*>(malloc(width * sizeof(uint32_t)));
   memcpy(engine.clocks, known_to(current->linear), width * sizeof(uint32_t));
   engine.clocks[current->linear] = clock_now[current->linear];
