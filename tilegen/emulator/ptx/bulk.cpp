@@ -126,9 +126,9 @@ Copy* make(uint64_t map_address, int rank, const int32_t* at, uint64_t shared, b
     copy->bytes *= copy->map.box[d];
   }
   copy->shared = shared32(shared, line);
-  // Without a swizzle 128 bytes; else the pattern repeats every eight rows of its span.
-  const uint32_t span = span_of[copy->map.swizzle], align = span ? 8 * span : 128;
-  tg::shared_access(copy->shared, copy->bytes, align, store ? tg::Access::read : tg::Access::write, what,
+  // 128 bytes with every swizzle: the pattern follows addresses (CUDA programming guide, "Swizzle pattern
+  // pointer offset computation").
+  tg::shared_access(copy->shared, copy->bytes, 128, store ? tg::Access::read : tg::Access::write, what,
                     line);
   copy->store = store;
   copy->line = line;
