@@ -219,7 +219,9 @@ def test_a_wait_does_not_take_over_arrivals_of_a_phase_that_is_open() -> None:
 
 @pytest.mark.parametrize(("count", "ok"), [(232, True), (231, False), (16, False), (264, False)])
 def test_register_counts(count: int, ok: bool) -> None:
-    body = f'\nunsigned* o\n  asm volatile("setmaxnreg.inc.sync.aligned.u32 {count};");\n  o[t] = t;'
+    body = (
+        f'\nunsigned* o\n  asm volatile("setmaxnreg.inc.sync.aligned.u32 {count};");\n  o[t] = t;'
+    )
     result = run(body, [np.zeros(128, np.uint32)], threads=128)
     assert ({f.kind for f in result.findings} == {"bad-argument"}) != ok
     assert not ok or np.array_equal(result.arrays[0], np.arange(128))

@@ -233,8 +233,9 @@ void check_proxy(const Shadow& s, const Place& at, uint32_t me) {
   };
   for (uint32_t i = 0; i < fences.size; i++)
     if (fences[i] >= s.write_clock && knows(s.writer, fences[i])) return;
-  // The fence of a thread that the write was known to does as well, anywhere on the way to this read
-  // (PTX ISA, "membar / fence": proxy fences compose with other synchronisation).
+  // The fence of a thread that the write was known to does as well, anywhere on the way to this read:
+  // it must be in this block (Lustig et al., "Mixed-proxy extensions for the NVIDIA PTX memory
+  // consistency model", 5.4), and nothing in the PTX ISA wants it on the writer's side.
   for (uint32_t who = 0; who < launch.threads; who++)
     if (const uint32_t* then = proxy_fenced[who])
       if (knows(who, then[width + 1]) && (s.write_clock < then[width] || s.write_clock <= then[s.writer]))
