@@ -5,37 +5,19 @@ The words of the first stand in fidelity.md.in; numbers, tables and lists are fi
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from emulated.faults import corpus
+from fidelity_record import CLASSES, OUTCOMES, Row, collect, notes, wilson
 
 WORDS = Path(__file__).with_name("fidelity.md.in")
-NOTES = Path(__file__).with_name("fidelity_notes.toml")
-OUTCOMES = ("right", "wrong", "varies", "stray", "error", "hang", "not compiled")
-# A text counts to the first of these that the emulator reports.
-CLASSES = {
-    "race, missing barrier": ("data-race", "order-dependent"),
-    "missing wait of asynchronous work": ("async-in-flight",),
-    "missing fence": ("missing-proxy-fence", "missing-fence"),
-    "mbarrier": ("bad-mbarrier",),
-    "deadlock, endless loop": ("deadlock", "endless-loop", "time-limit"),
-    "divergence": ("divergent-barrier", "divergent-collective", "inactive-lane"),
-    "out of bounds": ("out-of-bounds",),
-    "misaligned": ("misaligned",),
-    "assembly": ("missing-clobber", "constraint", "bad-argument", "unknown-instruction", "not-volatile"),
-    "output written twice or never": ("never-written", "written-twice"),
-    "wrong results alone": (corpus.WRONG,),
-}  # fmt: skip
 ASYNC_PROXY = ("wgmma_gemm", "wgmma_stores", "bulk_pipeline", "tma_transpose")
 RULES = {
-    "data-race": "C++: of two accesses that nothing orders, one a write, the outcome is undefined (CUDA's "
-    "programming guide takes the rule over; PTX leaves open which value is read)",
+    "data-race": "CUDA's programming guide, \"Memory fence functions\": two threads that touch one place "
+    "without synchronisation, one of them writing, are undefined (PTX leaves open which value is read)",
     "async-in-flight": "PTX ISA: results of cp.async, bulk copies and wgmma are there after their wait, and "
     "what they read must stay until then",
     "missing-proxy-fence": "PTX ISA, \"Async proxy\": accesses of one place through two proxies need a "
@@ -51,116 +33,6 @@ RULES = {
     "out-of-bounds": "C++: an access outside of its object is undefined",
     "missing-clobber": "Inline PTX: an asm statement that touches memory names \"memory\" as clobbered",
 }  # fmt: skip
-
-
-@cache
-def notes() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = tomllib.loads(NOTES.read_text(encoding="utf-8"))
-    return found
-
-
-@dataclass(frozen=True)
-class Row:
-    """One text with its records."""
-
-    text: corpus.Text
-    emulator: dict[str, Any]
-    device: dict[str, Any] | None
-    sanitizer: dict[str, str]
-
-    @property
-    def name(self) -> str:
-        return self.text.name
-
-    @property
-    def verdict(self) -> list[str]:
-        return list(self.emulator["verdict"])
-
-    @property
-    def clean(self) -> bool:
-        return not self.verdict
-
-    @property
-    def unaided(self) -> bool:
-        """Found by a finding, without knowing the right results."""
-        return bool(set(self.verdict) - {corpus.WRONG})
-
-    @cached_property
-    def outcome(self) -> str:
-        d = self.device
-        if d is None:
-            return "not run"
-        if "error" in d:
-            return {"timeout": "hang", "not-compiled": "not compiled"}.get(d["error"], "error")
-        if d.get("stray"):
-            return "stray"
-        if d["right"] == d["launches"]:
-            return "right"
-        return "varies" if d["results"] > 1 else "wrong"
-
-    @property
-    def ran(self) -> bool:
-        return self.outcome in OUTCOMES[:-1]
-
-    @property
-    def bad(self) -> bool:
-        return self.ran and self.outcome != "right"
-
-    @property
-    def klass(self) -> str:
-        for name, kinds in CLASSES.items():
-            if set(kinds) & set(self.verdict):
-                return name
-        assert self.clean, self.verdict
-        return "clean"
-
-    @property
-    def why(self) -> str:
-        return notes().get(self.name, {}).get("why") or self.text.why
-
-    @property
-    def errors(self) -> list[str]:
-        """Sanitizer tools that found something."""
-        return [tool for tool, said in self.sanitizer.items() if said.endswith(" errors")]
-
-    @property
-    def said(self) -> str:
-        d = self.device or {}
-        if self.outcome == "error":
-            return str(d["error"]).removeprefix("CUDA_ERROR_").lower().replace("_", " ")
-        if self.outcome == "varies":
-            return f"varies: {d['right']} of {d['launches']} right"
-        return self.outcome
-
-    @property
-    def sanitized(self) -> str:
-        return ", ".join(f"{t}: {v}" for t, v in sorted(self.sanitizer.items())) or "not run"
-
-
-def collect(record: dict[str, Any]) -> list[Row]:
-    """The record's rows in the corpus's order; raises ``ValueError`` where a record is of another text."""
-    out = []
-    for text in corpus.texts():
-        parts = [
-            dict(record[part].get(text.name, {})) for part in ("emulator", "device", "sanitizer")
-        ]
-        for part in parts:
-            if part and part.pop("text") != text.digest:
-                raise ValueError(f"{text.name} has changed since it was recorded")
-        if not parts[0]:
-            raise ValueError(f"{text.name} has no verdict: python docs/fidelity.py emulate")
-        out.append(Row(text, parts[0], parts[1] or None, parts[2]))
-    return out
-
-
-def wilson(found: int, of: int, z: float = 1.96) -> tuple[float, float]:
-    """The 95 % interval of a share, by Wilson's score."""
-    share, spread = (
-        found / of,
-        z * ((found / of) * (1 - found / of) / of + z * z / (4 * of * of)) ** 0.5,
-    )
-    middle, scale = share + z * z / (2 * of), 1 + z * z / of
-    return (middle - spread) / scale, (middle + spread) / scale
 
 
 def _grid(head: Sequence[str], body: Iterable[Sequence[Any]], left: int = 1) -> str:
@@ -236,7 +108,7 @@ def _classes(rows: list[Row]) -> str:
     body = []
     for name in (*CLASSES, "clean"):
         some = [r for r in rows if r.klass == name]
-        counts = [_blank(_count(some, lambda r, o=o: r.outcome == o)) for o in OUTCOMES]
+        counts = [_blank(sum(r.outcome == o for r in some)) for o in OUTCOMES]
         body.append([name, len(some), *counts])
     return _grid(["the emulator says", "texts", *OUTCOMES], body)
 
@@ -278,9 +150,7 @@ def _errors(rows: list[Row]) -> str:
 
 def _bits(rows: list[Row]) -> tuple[str, list[Row]]:
     """How many digests agree, and wrong texts without a finding whose digests do not."""
-    same = [
-        r for r in rows if (r.device or {}).get("results") == 1 and r.outcome in ("right", "wrong")
-    ]
+    same = [r for r in rows if r.device.get("results") == 1 and r.outcome in ("right", "wrong")]
     body, other = [], []
     wrong = [r for r in same if r.outcome == "wrong"]
     for name, some in (
@@ -304,7 +174,7 @@ def _sanitizer(rows: list[Row]) -> str:
         right = [r for r in some if r.text.group == "correct"]
         faults = [r for r in some if r.text.group != "correct" and not r.clean]
         bad = [r for r in faults if r.bad]
-        sees = [_count(x, lambda r, t=tool: t in r.errors) for x in (right, faults, bad)]
+        sees = [sum(tool in r.errors for r in x) for x in (right, faults, bad)]
         body.append([tool, len(some), f"{sees[0]} of {len(right)}", f"{sees[1]} of {len(faults)}",
                      f"{sees[2]} of {len(bad)}"])  # fmt: skip
     head = ["tool", "texts", "errors in correct kernels", "errors where the emulator finds a fault"]
@@ -357,7 +227,7 @@ def table(record: dict[str, Any]) -> str:
         "mutants": _count(rows, lambda r: r.text.group == "mutant"),
         "faults": _count(rows, lambda r: r.text.fault), "kernels": len(corpus.kernels()),
         "harmless": _count(rows, lambda r: not r.text.fault and r.text.group != "correct"),
-        "ran": _count(rows, lambda r: r.device is not None), "runs": runs,
+        "ran": _count(rows, lambda r: bool(r.device)), "runs": runs,
         "bad": len(bad), "bad_found": _count(bad, lambda r: not r.clean),
         "low": f"{100 * wilson(_count(bad, lambda r: not r.clean), len(bad))[0]:.1f}",
         "right": len(right), "clean": _count(right, lambda r: r.clean), "stricter": len(stricter),
@@ -377,7 +247,7 @@ def table(record: dict[str, Any]) -> str:
         "alarm_list": _bullets(alarms, lambda r: r.why, "None."),
         "arguable": _bullets(noted, lambda r: notes()[r.name]["arguable"], "None."),
         "silent": _bullets([r for r in rows if r.text.fault and r.clean], lambda r: r.why, "None."),
-        "not_run": _bullets([r for r in rows if r.device is None], lambda r: r.why, "None."),
+        "not_run": _bullets([r for r in rows if not r.device], lambda r: r.why, "None."),
         "refused": _bullets(
             [r for r in rows if r.outcome == "not compiled"],
             lambda r: f"{r.device['said'].split(': ')[-1]}. The emulator: {', '.join(r.verdict)}.",

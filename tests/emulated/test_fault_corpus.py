@@ -40,10 +40,11 @@ def test_the_page_is_what_the_record_says(monkeypatch: pytest.MonkeyPatch) -> No
     docs = Path(__file__).parents[2] / "docs"
     monkeypatch.syspath_prepend(str(docs))
     import fidelity
+    import fidelity_record
     import fidelity_table
 
     record = fidelity.read(fidelity.RECORD)
-    rows = fidelity_table.collect(record)
+    rows = fidelity_record.collect(record)
     assert not [r.name for r in rows if r.clean == bool(r.text.verdict)], "verdicts have changed"
     hint = "run: python docs/fidelity.py table"
     assert fidelity_table.table(record) == fidelity.TABLE.read_text(encoding="utf-8"), hint
@@ -58,7 +59,7 @@ def test_wilsons_interval(
     monkeypatch: pytest.MonkeyPatch, found: int, of: int, low: float, high: float
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "docs"))
-    from fidelity_table import wilson
+    from fidelity_record import wilson
 
     assert wilson(found, of) == pytest.approx((low, high), abs=0.001)
 
