@@ -13,10 +13,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import hashlib
-import json
 import sys
 import time
-import zlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,19 +26,18 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
 import matrix_tables as tables  # noqa: E402
+from emulated import matrix_record as recorded  # noqa: E402
 from emulated.matrix_draws import MANY, Case, Operands, cases  # noqa: E402
-from emulated.matrix_forms import FORMS, NUMPY, Array, Form, images, matrices, text  # noqa: E402
+from emulated.matrix_forms import FORMS, Array, Form, text  # noqa: E402
+from emulated.matrix_record import RECORD, Record, Run  # noqa: E402
 
 PAGE = HERE / "matrix-arithmetic.md"
-RECORD = HERE.parent / "tests" / "data" / "matrix_h200.npz"
 SEED = 20261130
 ARCH = "sm_90a"
 TORCH = {
     "f16": "float16", "bf16": "bfloat16", "tf32": "float32", "f32": "float32", "f64": "float64",
     "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
 }  # fmt: skip
-Launch = Callable[[int, int, list[Array], int], Array]
-Run = Callable[[Case, Operands], Array]
 
 
 # ---- where a text runs --------------------------------------------------------------------------
@@ -69,18 +66,6 @@ def cubin(source: str) -> bytes:
     return code
 
 
-def launched(form: Form, launch: Launch) -> Run:
-    """Operands to what the kernel reads, and what it wrote to D as (count, m, n)."""
-
-    def run(case: Case, operands: Operands) -> Array:
-        inputs = list(images(form, operands.a, operands.b, operands.c))
-        if form.d in ("s32", "f32"):
-            inputs[2] = inputs[2].view(NUMPY[form.d])
-        return matrices(form, case.count, launch(case.count, form.threads, inputs, case.steps))
-
-    return run
-
-
 def on_device(form: Form) -> Run:
     """The form's kernel, compiled by NVRTC and launched through CuPy."""
     import cupy
@@ -96,26 +81,7 @@ def on_device(form: Form) -> Run:
         cupy.cuda.runtime.deviceSynchronize()
         return cupy.asnumpy(d)  # type: ignore[no-any-return]
 
-    return launched(form, launch)
-
-
-def on_emulator(form: Form, arithmetic: str = "f32") -> Run:
-    from tilegen import emulator
-
-    program = emulator.compile(text(form), "cuda", form.entry)
-
-    def launch(grid: int, block: int, inputs: list[Array], steps: int) -> Array:
-        a, b, c = inputs
-        out = np.zeros_like(c)
-        result = emulator.run(
-            program, entry=form.entry, grid=grid, block=block, args=[out, a, b, c, steps],
-            orders=(0,), races=False, arithmetic=arithmetic,
-        )  # fmt: skip
-        if result.findings:
-            raise RuntimeError(str(result))
-        return result.arrays[0]
-
-    return launched(form, launch)
+    return recorded.launched(form, launch)
 
 
 def on_mmasim(form: Form) -> Run:
@@ -147,21 +113,10 @@ def on_mmasim(form: Form) -> Run:
 
 RUNNERS: dict[str, Callable[[Form], Run]] = {
     "device": on_device,
-    "emulator": on_emulator,
-    "model": partial(on_emulator, arithmetic="hopper"),
+    "emulator": recorded.on_emulator,
+    "model": partial(recorded.on_emulator, arithmetic="hopper"),
     "mmasim": on_mmasim,
 }
-
-
-def bits(values: Array) -> Array:
-    return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
-
-
-def kept(case: Case, out: Array) -> Array:
-    """What a record holds of a case: the bits, or a checksum for each product."""
-    if case.times == 1:
-        return bits(out)
-    return np.array([zlib.crc32(np.ascontiguousarray(x).tobytes()) for x in out], np.uint32)
 
 
 # ---- record -------------------------------------------------------------------------------------
@@ -182,13 +137,6 @@ def _machine(on: str) -> dict[str, Any]:
         "nvrtc": list(nvrtc.nvrtcVersion()[1:]),
         "cupy": cupy.__version__,
     }
-
-
-def save(path: Path, about: dict[str, Any], results: dict[str, Array]) -> None:
-    """Whole or not at all."""
-    temporary = path.with_name(path.name + ".part.npz")
-    np.savez_compressed(temporary, about=np.array(json.dumps(about)), **results)
-    temporary.replace(path)
 
 
 def record(path: Path, on: str, only: str, seconds: float) -> int:
@@ -216,16 +164,16 @@ def record(path: Path, on: str, only: str, seconds: float) -> int:
                 operands = case.operands(SEED)
                 out = run(case, operands)
                 about["operands"][case.name] = operands.digest
-                about["digests"][case.name] = hashlib.sha256(out.tobytes()).hexdigest()
-                results[case.name] = kept(case, out)
+                about["digests"][case.name] = recorded.digest(out)
+                results[case.name] = recorded.kept(case, out)
         except Exception as error:
             about["failed"][form.name] = repr(error)[:2000]
         took = time.perf_counter() - start
         print(f"{took:6.1f} s {form.name} {about['failed'].get(form.name, 'ok')}", flush=True)
         if took - saved > 5:
             saved = took
-            save(path, about, results)
-    save(path, about, results)
+            Record(about, results).save(path)
+    Record(about, results).save(path)
     size = path.stat().st_size
     print(f"{len(results)} cases, {len(about['failed'])} failed, {size} bytes in {path}")
     return 1 if about["failed"] else 0
@@ -246,39 +194,29 @@ def check() -> int:
 # ---- tables -------------------------------------------------------------------------------------
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    with np.load(path) as data:
-        results = {name: data[name] for name in data.files if name != "about"}
-        return json.loads(str(data["about"])), results
-
-
 def compared(
-    about: dict[str, Any], results: dict[str, Array], runner: Callable[[Form], Run]
-) -> tuple[tables.Found, dict[Form, tuple[int, int]]]:
-    """Figures by form, draw and steps; and of the checksums: products that agree, and how many."""
+    record: Record, runner: Callable[[Form], Run]
+) -> tuple[tables.Found, dict[Form, tables.Whole]]:
+    """Figures of the kept rows by form, draw and steps; and what agrees as a whole, by form."""
     found: tables.Found = {}
-    sums: dict[Form, tuple[int, int]] = {}
-    missing = sum(case.name not in results for form in FORMS for case in cases(form))
-    if missing:
-        print(f"{missing} cases are not on record")
+    whole: dict[Form, tables.Whole] = {}
     for form in FORMS:
-        run = None
+        run = runner(form)
+        whole[form] = tables.Whole()
         for case in cases(form):
-            if case.name not in results:
+            if case.name not in record.results:
+                print(f"{case.name} is not on record")
                 continue
-            operands = case.operands(about["seed"])
-            if operands.digest != about["operands"][case.name]:
-                raise SystemExit(f"{case.name}: drawn otherwise than on record")
-            run = run or runner(form)
-            model = kept(case, run(case, operands))
-            if case.times > 1:
-                good, all_ = sums.get(form, (0, 0))
-                sums[form] = good + int((model == results[case.name]).sum()), all_ + len(model)
-            else:
+            operands = record.operands(case)
+            out = run(case, operands)
+            model, device = recorded.kept(case, out), record.results[case.name]
+            products = int((model == device).sum()) if case.times > 1 else 0
+            whole[form].add(case, record.has(case, out), products)
+            if case.times == 1:
                 found[form, case.draw, case.steps] = tables.figures(
-                    case, operands, results[case.name], model
+                    case, recorded.sampled(form, operands), device, model
                 )
-    return found, sums
+    return found, whole
 
 
 def rewritten(page: str, blocks: dict[str, str]) -> str:
@@ -293,22 +231,29 @@ def rewritten(page: str, blocks: dict[str, str]) -> str:
 
 
 def table(path: Path) -> None:
-    about, results = read(path)
-    found, _ = compared(about, results, on_emulator)
-    count = sum(x.size for name, x in results.items() if not name.endswith(f"/x{MANY}"))
-    machine = (
-        f"{about['device']}, driver {about.get('driver')}, NVRTC {about.get('nvrtc')}, {about['date']}, "
-        f"seed {about['seed']}: {len(about['texts'])} texts, {len(results)} cases, {count} results"
+    record = recorded.read(path)
+    about = record.about
+    found, plain = compared(record, RUNNERS["emulator"])
+    _, model = compared(record, RUNNERS["model"])
+    sums = [
+        sum(part) for part in zip(*((x.results, x.summed) for x in plain.values()), strict=True)
+    ]
+    driver, nvrtc = divmod(about["driver"] // 10, 100), about["nvrtc"]
+    kept_results = sum(
+        x.size for case, x in record.results.items() if not case.endswith(f"/x{MANY}")
     )
-    model, model_sums = compared(about, results, RUNNERS["model"])
+    machine = (
+        f"{about['device']}, driver for CUDA {driver[0]}.{driver[1]}, NVRTC {nvrtc[0]}.{nvrtc[1]}, "
+        f"{about['date']}, seed {about['seed']}: {len(about['texts'])} texts, {len(record.results)} cases, "
+        f"{sums[0]:,} results by their digests ({kept_results:,} of them bit by bit), and {sums[1]:,} "
+        "products more by their checksums."
+    )
     blocks = {
         "machine": machine,
+        "whole": tables.whole(plain, model),
         "equality": tables.equality(found),
         "distance": tables.distance(found),
         "bias": tables.bias(found),
-        "integers": tables.integers(found),
-        "model": tables.equality(model),
-        "checksums": tables.checksums(model_sums),
     }
     PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8"), blocks), encoding="utf-8")
 

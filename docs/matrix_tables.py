@@ -1,7 +1,8 @@
 """What a record of matrix instructions says of a model of their arithmetic: figures, and Markdown tables.
 
-Errors are given in units u * (|A| |B| + |C|), element by element: u is half a last place of D's type
-(2^-24 f32, 2^-11 f16, 2^-53 f64), |A| |B| + |C| the product of the absolute values.
+Figures are those of the rows that a record keeps. Errors are given in units u * (|A| |B| + |C|),
+element by element: u is half a last place of D's type (2^-24 f32, 2^-11 f16, 2^-53 f64), |A| |B| + |C|
+the product of the absolute values.
 """
 
 from __future__ import annotations
@@ -126,6 +127,7 @@ ONE = (
     "overflow",
     "special",
     "small",
+    "unrounded",
 )
 CHAINS = ("normal", "uniform", "wide", "accumulator")
 COLUMNS = [(draw, 1) for draw in ONE] + [(draw, CHAIN) for draw in CHAINS]
@@ -181,18 +183,44 @@ def bias(found: Found) -> str:
     return _table(found, lambda x: f"{_number(x.device_bias)} / {_number(x.bias)}", columns)
 
 
-def integers(found: Found) -> str:
+@dataclass
+class Whole:
+    """Of a form, what has the device's bits to the last.
+
+    Attributes
+    ----------
+    good, cases : int
+        Of the cases, by the digest of their results.
+    results : int
+        Of the cases whose bits are on record in part.
+    products, summed : int
+        Of the products on record by a checksum.
+    """
+
+    good: int = 0
+    cases: int = 0
+    results: int = 0
+    products: int = 0
+    summed: int = 0
+
+    def add(self, case: Case, agrees: bool, products: int) -> None:
+        self.good += agrees
+        self.cases += 1
+        if case.times == 1:
+            self.results += case.count * case.form.m * case.form.n
+        else:
+            self.products += products
+            self.summed += case.count
+
+
+def whole(plain: dict[Form, Whole], model: dict[Form, Whole]) -> str:
+    """Cases, and products on record by a checksum, that agree to the last bit, of both arithmetics."""
+    head = ["instruction", "cases", "f32", "hopper", "products", "f32", "hopper"]
     rows = []
-    for form in FORMS:
-        if not form.is_float:
-            cells = [found.get((form, *x)) for x in (("small", 1), ("bytes", 1), ("bytes", CHAIN))]
-            rows.append([form.name, *("" if x is None else percent(x.equal) for x in cells)])
-    return markdown(["instruction", "small", "bytes", f"bytes x{CHAIN}"], rows)
-
-
-def checksums(sums: dict[Form, tuple[int, int]]) -> str:
-    """Of the larger draws: products all of whose elements have the device's bits."""
-    head = ["instruction", "products with the device's bits", "of"]
-    return markdown(
-        head, ([form.name, str(good), str(all_)] for form, (good, all_) in sums.items())
-    )
+    for form, x in plain.items():
+        y = model[form]
+        products = [str(n) for n in (x.summed, x.products, y.products)] if x.summed else [""] * 3
+        rows.append([form.name, str(x.cases), str(x.good), str(y.good), *products])
+    total = [sum(n) for n in zip(*((x.cases, x.good, model[f].good, x.summed, x.products,
+             model[f].products) for f, x in plain.items()), strict=True)]  # fmt: skip
+    return markdown(head, [*rows, ["all", *map(str, total)]])

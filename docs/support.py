@@ -1,6 +1,8 @@
 """Keeps docs/support.json, the record of what was checked where, and writes the README's table from it.
 
     python docs/support.py record --device gpu      check every form on that device and record it
+    python docs/support.py record --backend cuda --device emulator --arch sm_80
+    python docs/support.py compile --backend cuda   compile every form for every arch, without a device
     python docs/support.py table                    rewrite the table in README.md
 
 A record holds the digest of the template it was made with; where the template has changed since,
@@ -24,7 +26,13 @@ HERE = Path(__file__).parent
 RECORDS, README = HERE / "support.json", HERE.parent / "README.md"
 BEGIN, END = "<!-- support table: python docs/support.py table -->", "<!-- end of table -->"
 ALL_TYPES = ("f64", "f32", "f16", "bf16", "s8", "u8", "s8 u8", "u8 s8")
-RUNGS = ("CPU runtime", "device")
+COMPILER = "compiler"
+# Each column of the table, and the rungs that fill it.
+COLUMNS = {
+    "emulator or CPU runtime": ("emulator", "CPU runtime"),
+    "compiler, no device": (COMPILER,),
+    "device": ("device",),
+}
 TILES: list[dict[str, Any]] = [
     {"block": (64, 64, 16), "warp": (32, 32)},
     {"block": (32, 48, 20), "warp": (16, 48), "batch": "strided", "epilogue": [{"op": "bias"}]},
@@ -61,11 +69,55 @@ def digest(plan: tg.KernelPlan) -> str:
     return template_digest(*registry.get(plan.backend).templates, plan.template)
 
 
-def record(backend: str, selector: str, examples: int) -> None:
+def compile_all(backend: str) -> None:
+    """Compile every form for every arch, in its types and majornesses, and record the rung."""
+    records = json.loads(RECORDS.read_text()) if RECORDS.exists() else []
+    for name, arch in registry.get(backend).archs.items():
+        for form in registry.get(backend).forms(arch):
+            texts, types, spilled = 0, [], 0
+            for offered in form.types(arch):
+                c, d = offered.outputs[-1]
+                kinds = {"a": offered.a, "b": offered.b, "acc": offered.acc, "c": c, "d": d}
+                for tile, (x, y, z) in cases(first=not types):
+                    data = {**tile, "layout": {"a": x, "b": y, "c": z}, "types": kinds}
+                    spec = tg.TileSpec(**data, pins={backend: {"form": form.name}})
+                    plan = tg.lower(spec, backend, name)
+                    binary = tg.compile(tg.emit(plan), cache=False)
+                    spilled += sum(r.spill_bytes or 0 for r in binary.resources.values())
+                    texts += 1
+                types.append(offered.a if offered.a == offered.b else f"{offered.a} {offered.b}")
+            key = {"backend": backend, "arch": name, "form": form.name, "rung": COMPILER}
+            records = [r for r in records if any(r[k] != v for k, v in key.items())]
+            records.append(
+                {
+                    **key,
+                    "types": types,
+                    "mma": plan.instruction.mnemonic,
+                    "device": str(binary.toolchain),
+                    "texts": texts,
+                    "spill_bytes": spilled,
+                    "date": datetime.date.today().isoformat(),
+                    "template_sha256": digest(plan),
+                }
+            )
+            print(json.dumps(records[-1]))
+    RECORDS.write_text(json.dumps(records, indent=1) + "\n")
+
+
+def told(record: dict[str, Any]) -> str:
+    """A record in a cell of the table."""
+    if record["rung"] == COMPILER:
+        spills = f"{record['spill_bytes']} bytes spilled" if record["spill_bytes"] else "no spills"
+        return f"{record['texts']} texts by {record['device']}, {spills}, {record['date']}"
+    return f"{record['problems']} problems on {record['device']}, {record['date']}"
+
+
+def record(backend: str, selector: str, examples: int, arch: str | None = None) -> None:
     """Run every form on the device, every entry of it, and record the rung."""
     from tilegen.build import find_device
 
-    device = find_device(registry.get(backend), None, selector)
+    plugin = registry.get(backend)
+    device = find_device(plugin, plugin.archs[arch] if arch else None, selector)
     records = json.loads(RECORDS.read_text()) if RECORDS.exists() else []
     forms = {form.name: form for form in registry.get(backend).forms(device.arch)}
     for plan in plans(backend, device.arch.name):
@@ -110,28 +162,29 @@ def table() -> str:
     """The support table as Markdown."""
     records = json.loads(RECORDS.read_text())
     lines = [
-        "| backend | arch | form | types | rules, layouts | " + " | ".join(RUNGS) + " |",
-        "| --- | --- | --- | --- | --- |" + " --- |" * len(RUNGS),
+        "| backend | arch | form | types | rules, layouts | " + " | ".join(COLUMNS) + " |",
+        "| --- | --- | --- | --- | --- |" + " --- |" * len(COLUMNS),
     ]
-    for arch in registry.get("opencl").archs:
-        for plan in plans("opencl", arch):
-            cells, types = [], set()
-            for rung in RUNGS:
-                found = [
-                    r
-                    for r in records
-                    if (r["arch"], r["form"], r["rung"]) == (arch, plan.form, rung)
-                    and r["template_sha256"] == digest(plan)
-                ]
-                text = "; ".join(
-                    f"{r['problems']} problems on {r['device']}, {r['date']}" for r in found
+    for backend, title in (("cuda", "CUDA"), ("opencl", "OpenCL")):
+        for arch in registry.get(backend).archs:
+            for plan in plans(backend, arch):
+                cells, types = [], set()
+                for rungs in COLUMNS.values():
+                    found = [
+                        r
+                        for r in records
+                        if (r["backend"], r["arch"], r["form"]) == (backend, arch, plan.form)
+                        and r["rung"] in rungs
+                        and r["template_sha256"] == digest(plan)
+                    ]
+                    types |= {t for r in found for t in r["types"]}
+                    cells.append("; ".join(map(told, found)) or "not run")
+                if backend == "opencl":
+                    cells[list(COLUMNS).index("compiler, no device")] = "-"  # drivers compile it
+                shown = ", ".join(t for t in ALL_TYPES if t in types) or "-"
+                lines.append(
+                    f"| {title} | {arch} | {plan.form} | {shown} | checked | {' | '.join(cells)} |"
                 )
-                types |= {t for r in found for t in r["types"]}
-                cells.append(text or "not run")
-            shown = ", ".join(t for t in ALL_TYPES if t in types) or "-"
-            lines.append(
-                f"| OpenCL | {arch} | {plan.form} | {shown} | checked | {' | '.join(cells)} |"
-            )
     return "\n".join(lines)
 
 
@@ -144,13 +197,16 @@ def with_table(text: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["record", "table"])
+    parser.add_argument("what", choices=["record", "compile", "table"])
     parser.add_argument("--backend", default="opencl")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--arch", help="which one the emulator stands for")
     parser.add_argument("--examples", type=int, default=50)
     options = parser.parse_args()
     if options.what == "record":
-        record(options.backend, options.device, options.examples)
+        record(options.backend, options.device, options.examples, options.arch)
+    elif options.what == "compile":
+        compile_all(options.backend)
     else:
         README.write_text(with_table(README.read_text()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -193,3 +194,20 @@ class Entry:
     def symbol(self) -> str:
         """The function in the text."""
         return self.symbol_name or self.name
+
+
+def in_lines(arguments: Sequence[Argument]) -> list[list[Argument]]:
+    """An argument list as a text shows it: a line for the sizes and one for each operand."""
+    lines: list[list[Argument]] = [[]]
+    for argument in arguments:
+        starts_operand = argument.is_pointer or argument.kind == "scalar"
+        if starts_operand and not (lines[-1] and lines[-1][-1].kind == "scalar"):
+            lines.append([])
+        lines[-1].append(argument)
+    return [line for line in lines if line]
+
+
+def passed_on(entry: Entry, body: Sequence[Argument]) -> str:
+    """With what an entry calls the body that it shares with others: steps it does not take are 1."""
+    own = {argument.name for argument in entry.arguments}
+    return ", ".join(a.name if a.name in own else "1" for a in body)

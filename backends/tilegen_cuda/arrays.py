@@ -161,9 +161,28 @@ def _stream(cp: Any, given: Any) -> Any:
         return cp.cuda.get_current_stream()
     if isinstance(given, (cp.cuda.Stream, cp.cuda.ExternalStream)):
         return given
+    if hasattr(given, "__cuda_stream__"):
+        given = given.__cuda_stream__()[1]
     pointer = getattr(given, "ptr", getattr(given, "cuda_stream", given))
     if isinstance(pointer, int) and not isinstance(pointer, bool):
-        return cp.cuda.ExternalStream(pointer)
+        return _foreign(cp, pointer)
     raise LaunchError(
         f"stream: a CuPy stream is needed, or the address of a CUDA stream, not {type(given).__name__}"
     )
+
+
+class _Address:
+    """A stream's address in the words of CUDA's stream protocol."""
+
+    def __init__(self, pointer: int) -> None:
+        self._pointer = pointer
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._pointer
+
+
+def _foreign(cp: Any, pointer: int) -> Any:
+    # CuPy 14 has the protocol and warns of what it had before.
+    if hasattr(cp.cuda.Stream, "from_external"):
+        return cp.cuda.Stream.from_external(_Address(pointer))
+    return cp.cuda.ExternalStream(pointer)

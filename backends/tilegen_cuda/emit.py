@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilegen.dtypes import DTYPES
-from tilegen.plan import Argument, Entry, KernelPlan
+from tilegen.entries import Argument, in_lines, passed_on
+from tilegen.plan import KernelPlan
 from tilegen.roles import Roles
 from tilegen.tiling import CONTIGUOUS, epilogue_operands
 
@@ -73,19 +74,7 @@ def _parameter(argument: Argument) -> str:
 
 def parameters(arguments: tuple[Argument, ...]) -> str:
     """A parameter list, a line for the sizes and one for each operand."""
-    lines: list[list[Argument]] = [[]]
-    for argument in arguments:
-        starts_operand = argument.is_pointer or argument.kind == "scalar"
-        if starts_operand and not (lines[-1] and lines[-1][-1].kind == "scalar"):
-            lines.append([])
-        lines[-1].append(argument)
-    return ",\n    ".join(", ".join(map(_parameter, line)) for line in lines if line)
-
-
-def _call(entry: Entry, body: tuple[Argument, ...]) -> str:
-    """The arguments with which an entry calls the body: steps it does not take are 1."""
-    own = {argument.name for argument in entry.arguments}
-    return ", ".join(a.name if a.name in own else "1" for a in body)
+    return ",\n    ".join(", ".join(map(_parameter, line)) for line in in_lines(arguments))
 
 
 def _literal(value: float, kind: str) -> str:
@@ -161,7 +150,9 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "wait_include": "_wait.cu.j2" if behind else NOTHING,
         "store_include": "_store_next.cu.j2" if registers else NOTHING,
         "prologue_says": ", and all stages but one are filled" if stages > 1 else "",
-        "loop_says": f"tile {stages - 1} ahead travels while this one is multiplied"
+        "loop_says": "the next tile travels while this one is multiplied"
+        if stages == 2
+        else f"the tile {stages - 1} ahead travels while this one is multiplied"
         if stages > 1
         else "one tile after the other",
         "b_start": plan.shared[1].start // size,
@@ -176,7 +167,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
                 "name": entry.name,
                 "says": SAYS[entry.variant],
                 "parameters": parameters(entry.arguments),
-                "call": _call(entry, body),
+                "call": passed_on(entry, body),
                 "wide": "true" if entry.variant == "wide" else "false",
             }
             for entry in plan.main_entries

@@ -31,5 +31,5 @@ SPELLINGS = {
     "f64": Spelling("double", "", "fma", "exp2", "fabs"),
 }
 FMA_COMBINATIONS = tuple(TypeCombination(t, t, t, ((t, t),)) for t in SPELLINGS)
-# Arguments of a launch.
-ARGUMENT_TYPES = {"i64": "long long", **{t: s.type for t, s in SPELLINGS.items()}}
+# Arguments of a launch; the text says what i64 is.
+ARGUMENT_TYPES = {"i64": "i64", **{t: s.type for t, s in SPELLINGS.items()}}

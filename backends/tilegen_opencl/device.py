@@ -162,12 +162,16 @@ class OpenCLDevice:
                     f"with {limit} at most"
                 )
             lanes = lanes_needed(binary.source.plan)
-            if lanes and (found := sub_group_size(kernel, self.handle, entry.block)) != lanes:
+            if lanes and (found := self.sub_group_lanes(kernel, entry.block)) != lanes:
                 raise LaunchError(
                     f"{entry.name} is planned for sub-groups of {lanes} lanes and {self.name} compiled "
                     f"it for {found}: who owns which element would be wrong"
                 )
         return LoadedProgram(program, kernels)
+
+    def sub_group_lanes(self, kernel: Any, block: int) -> int:
+        """Lanes of the sub-groups that the compiled kernel has."""
+        return sub_group_size(kernel, self.handle, block)
 
     def workbench(self) -> OpenCLWorkbench:
         from .workbench import OpenCLWorkbench

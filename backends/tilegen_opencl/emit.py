@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilegen.plan import Argument, Entry, KernelPlan
+from tilegen.entries import Argument, in_lines, passed_on
+from tilegen.plan import KernelPlan
 from tilegen.roles import Roles
 from tilegen.tiling import CONTIGUOUS, epilogue_operands, operand_type
 
@@ -44,23 +45,10 @@ def _parameter(argument: Argument, aliased: bool) -> str:
 
 def parameters(arguments: tuple[Argument, ...]) -> str:
     """A parameter list, a line for the sizes and one for each operand."""
-    lines: list[list[Argument]] = [[]]
-    for argument in arguments:
-        starts_operand = argument.is_pointer or argument.kind == "scalar"
-        if starts_operand and not (lines[-1] and lines[-1][-1].kind == "scalar"):
-            lines.append([])
-        lines[-1].append(argument)
     return ",\n    ".join(
         ", ".join(_parameter(a, a.operand in ("c", "d", "residual")) for a in line)
-        for line in lines
-        if line
+        for line in in_lines(arguments)
     )
-
-
-def _call(entry: Entry, body: tuple[Argument, ...]) -> str:
-    """The arguments with which an entry calls the body: steps it does not take are 1."""
-    own = {argument.name for argument in entry.arguments}
-    return ", ".join(a.name if a.name in own else "1" for a in body)
 
 
 def _strides(roles: Roles, plan: KernelPlan) -> dict[str, str]:
@@ -155,7 +143,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
                     "aligned" if staged_form and entry.variant == "wide" else entry.variant
                 ],
                 "parameters": parameters(entry.arguments),
-                "call": _call(entry, body),
+                "call": passed_on(entry, body),
                 "wide": "1" if entry.variant == "wide" else "0",
             }
             for entry in plan.main_entries

@@ -27,6 +27,8 @@ OPENCL_C = Language(
     assert_log=r"negative size",
 )  # fmt: skip
 
+SECONDS = 120.0
+
 
 def races(source: KernelSource, problems: Sequence[Problem]) -> list[str]:
     """What oclgrind says of the text, on each entry with the first problem that it takes."""
@@ -37,11 +39,13 @@ def races(source: KernelSource, problems: Sequence[Problem]) -> list[str]:
     for entry in source.plan.main_entries:
         for problem in problems:
             try:
-                found = run(source, problem, entry=entry.name, counts=False, timeout=60.0)
+                found = run(source, problem, entry=entry.name, counts=False, timeout=SECONDS)
             except LaunchError:
                 continue
-            if not found.clean:
-                return [str(finding) for finding in (*found.findings, found.wrong) if finding]
+            # A text without an end has shown natively: here time is up on a loaded machine.
+            findings = [finding for finding in found.findings if finding.kind != "timeout"]
+            if findings or found.wrong:
+                return [str(finding) for finding in (*findings, found.wrong) if finding]
             break  # the first that the entry takes
     return []
 

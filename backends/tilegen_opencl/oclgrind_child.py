@@ -9,9 +9,11 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tilegen.errors import LaunchError, TilegenError, VerifyError
 from tilegen.hardware import Arch
@@ -19,16 +21,42 @@ from tilegen.kernel import Kernel
 from tilegen.render import KernelSource
 from tilegen.testing import Outcome, Problem, check_problem
 
-from .device import CHECKER, OpenCLDevice
+from .device import BOUNDARY, CHECKER, OpenCLDevice
 from .runtime import opencl
+from .stand_ins import LANGUAGE, with_stand_ins
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
-def device(arch: Arch) -> OpenCLDevice:
+@dataclass(frozen=True)
+class Simulator(OpenCLDevice):
+    """oclgrind's device, with stand-ins for the built-ins that it lacks."""
+
+    def sub_group_lanes(self, kernel: Any, block: int) -> int:
+        """As many as the stand-ins make of a work-group."""
+        return block
+
+
+class Exact:
+    """A :class:`tilegen.testing.Memory` without an element more, so that one too far is outside."""
+
+    def room(self, lead: int, size: int) -> tuple[NDArray[Any], int]:
+        """See :class:`tilegen.testing.Memory`."""
+        room = np.zeros(lead + size + BOUNDARY, np.uint8)
+        first = -room.ctypes.data % BOUNDARY
+        return room[first : first + lead + size], lead
+
+    def filled(self, room: NDArray[Any], *, writes: bool) -> None:
+        """See :class:`tilegen.testing.Memory`."""
+
+
+def device(arch: Arch) -> Simulator:
     """oclgrind's device as one of the plan's own arch."""
     cl: Any = opencl()
     platform = next(p for p in cl.get_platforms() if p.name.strip() == CHECKER)
     handle = platform.get_devices()[0]
-    return OpenCLDevice(handle, handle.name.strip(), "oclgrind", arch, platform.version.strip())
+    return Simulator(handle, handle.name.strip(), "oclgrind", arch, platform.version.strip())
 
 
 def only(source: KernelSource, entry: str) -> KernelSource:
@@ -51,7 +79,7 @@ def solve(
             raise LaunchError(
                 f"{each.name} needs {each.shared_bytes} bytes of local memory and oclgrind has {limit}"
             )
-    binary = machine.compile(source)
+    binary = machine.compile(replace(source, text=with_stand_ins(source)), LANGUAGE)
     loaded = machine.load(binary)
     outcomes: list[Outcome] = []
     for entry in entries:
@@ -59,7 +87,7 @@ def solve(
         kernel = Kernel(replace(binary, source=part), machine, loaded)
         for problem in problems:
             try:
-                outcomes.append(check_problem(kernel, problem))
+                outcomes.append(check_problem(kernel, problem, Exact()))
             except VerifyError as error:
                 return error, tuple(outcomes)
     return None, tuple(outcomes)

@@ -5,16 +5,11 @@ from __future__ import annotations
 import ctypes
 import warnings
 from collections.abc import Sequence
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tilegen.errors import BackendError
 from tilegen.plan import KernelPlan
 
 from .runtime import binding
-
-if TYPE_CHECKING:
-    from tilegen.render import KernelSource
 
 # cl_intel_required_subgroup_size; pyopencl has no name for it.
 CL_DEVICE_SUB_GROUP_SIZES_INTEL = 0x4108
@@ -27,7 +22,6 @@ __kernel void probe(__global int *out)
 """
 # A multiple of every sub-group size that is known.
 PROBED_GROUP = 128
-PRELUDE = ("tilegen_templates", "opencl", "sub_groups_by_barriers.cl")
 
 
 def has_sub_groups(extensions: Sequence[str]) -> bool:
@@ -101,22 +95,3 @@ def _probed(handle: Any) -> tuple[int, ...]:
         return (sub_group_size(kernel, handle, min(PROBED_GROUP, handle.max_work_group_size)),)
     except cl.Error:
         return ()
-
-
-def by_barriers(source: KernelSource) -> str:
-    """The text, unedited, after a prelude that gives its sub-group functions to a checker without them.
-
-    Raises
-    ------
-    BackendError
-        If a work-group is more than one sub-group, which a barrier cannot tell apart.
-    """
-    lanes = lanes_needed(source.plan)
-    if source.plan.threads != lanes:
-        raise BackendError(
-            f"{source.name} has {source.plan.threads} work-items a work-group; barriers stand in for "
-            f"one sub-group of {lanes} lanes: block must be warp"
-        )
-    package, *path = PRELUDE
-    prelude = files(package).joinpath(*path).read_text(encoding="utf-8")
-    return f"{prelude}\n{source.text}"

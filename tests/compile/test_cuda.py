@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +143,44 @@ def test_a_fault_in_the_text_is_named_by_line() -> None:
     a, b = np.ones((32, 32), np.float32), np.ones((32, 32), np.float32)
     with pytest.raises(tg.VerifyError, match=r"the emulator found line \d+: data-race"):
         kernel(a, b)
+
+
+def test_shared_memory_of_one_entry_is_not_counted_for_the_other() -> None:
+    """48 KiB of the 64 that a block of sm_75 can have: both entries in one text use the same."""
+    spec = tg.TileSpec(block=(128, 128, 16), warp=(64, 32), stages=3)
+    plan = tg.lower(spec, "cuda", "sm_75")
+    assert (plan.budget.shared_bytes, plan.arch.shared_bytes) == (48 * 1024, 64 * 1024)
+    a, b = np.ones((32, 32), np.float32), np.ones((32, 32), np.float32)
+    assert (tg.load(tg.emit(plan), "emulator")(a, b) == 32).all()
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_the_launch_header_says_the_same_in_c(tmp_path: Path) -> None:
+    source = tg.emit(
+        tg.lower(tg.TileSpec(block=(128, 128, 16), warp=(64, 32), stages=4), "cuda", "sm_80")
+    )
+    header = registry.get("cuda").launch_header(source)
+    assert '#define GEMM_ARCH "sm_80"' in header
+    (tmp_path / "kernel.h").write_text(header)
+    (tmp_path / "main.c").write_text(
+        """#include <stdio.h>
+#include "kernel.h"
+int main(void)
+{
+    tilegen_operand wide = {4096, 128, 0, 1}, odd = {4100, 128, 0, 1};
+    printf("%d %d %d %d %lld %d %d %d\\n", GEMM_WIDE_BLOCK, GEMM_WIDE_SHARED_BYTES, GEMM_WIDE_DYNAMIC_BYTES,
+           GEMM_WIDE_ARGS, (long long)gemm_wide_grid(300, 200, 50, 1),
+           gemm_wide_accepts(&wide, &wide, NULL, &wide), gemm_wide_accepts(&wide, &odd, NULL, &wide),
+           gemm_narrow_accepts(&wide, &odd, NULL, &wide));
+    return 0;
+}
+"""
+    )
+    command = ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.c"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    said = subprocess.run([str(tmp_path / "main")], check=True, capture_output=True, text=True)
+    entry = source.plan.entries[0]
+    assert said.stdout.split() == [
+        "256", str(entry.shared_bytes), str(entry.shared_bytes), str(len(entry.arguments)),
+        str(entry.grid(M=300, N=200, K=50, batch=1)), "1", "0", "1",
+    ]  # fmt: skip

@@ -8,6 +8,7 @@ run in each of them.
 from __future__ import annotations
 
 import mmap
+import struct
 from typing import Any
 
 import numpy as np
@@ -268,6 +269,16 @@ def test_nan_rows_stay_in_their_rows(target: Target, name: str) -> None:
     got = k(a, b)
     assert np.array_equal(got[0].astype(np.float64), b.astype(np.float64).sum(axis=0))
     assert np.isnan(got[1:]).all()
+
+
+@float_cases("plain")
+def test_a_nan_of_any_bits_stays_one(target: Target, name: str) -> None:
+    """All of them set, as some GPUs answer, too: rounded up like a number it would be zero."""
+    k = kernel(target, name)
+    a, b, _ = operands(k, 9, 33, 7)
+    (alpha,) = struct.unpack("<d", struct.pack("<Q", 2**63 - 1))
+    assert np.isnan(k(a, b, alpha=alpha)).all()
+    assert np.isnan(k(a, b, alpha=-alpha)).all()
 
 
 @float_cases()

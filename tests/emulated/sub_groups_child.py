@@ -8,26 +8,20 @@ from dataclasses import replace
 
 from test_sub_groups import source
 
-import tilegen_opencl.device
 from tilegen.errors import VerifyError
 from tilegen.kernel import Kernel
 from tilegen.testing import Problem, View, check_problem
-from tilegen_opencl.device import OpenCLDevice
-from tilegen_opencl.runtime import binding
-from tilegen_opencl.sub_groups import by_barriers
+from tilegen_opencl.oclgrind_child import device as simulator
+from tilegen_opencl.stand_ins import with_stand_ins
 
 
 def main(name: str, old: str = "", new: str = "") -> None:
     emitted = source(name)
     assert old in emitted.text
-    text = by_barriers(
+    text = with_stand_ins(
         replace(emitted, text=emitted.text.replace(old, new) if old else emitted.text)
     )
-    lanes = emitted.plan.arch.lanes
-    # The prelude makes sub-groups of this size; oclgrind itself has none to ask for.
-    tilegen_opencl.device.sub_group_size = lambda *_: lanes
-    handle = binding().get_platforms()[0].get_devices()[0]
-    device = OpenCLDevice(handle, handle.name, "oclgrind", emitted.plan.arch, "1.2")
+    device = simulator(emitted.plan.arch)
     binary = device.compile(replace(emitted, text=text))
     kernel = Kernel(binary, device, device.load(binary))
     bm, bn, bk = emitted.plan.block

@@ -17,14 +17,14 @@ from tilegen.backend import Device
 from tilegen.cli import run as tilegen
 from tilegen.cli.mutating import corpus
 from tilegen.errors import BackendError, SpecError, VerifyError
-from tilegen.mutation import mutants, mutate
+from tilegen.mutation import journal, mutants, mutate
 from tilegen.mutation.explained import read
-from tilegen.mutation.journal import Journal
+from tilegen.mutation.journal import NATIVE, RACES, Journal
 from tilegen.mutation.language import Support
 from tilegen.mutation.pool import CRASHED, TIMED_OUT, Pool, Verdict
 from tilegen.mutation.problems import trials
 from tilegen.mutation.report import table, text, to_dict
-from tilegen.mutation.run import RACES, Judged, _race_checked, gathered, support_of
+from tilegen.mutation.run import Judged, _race_checked, gathered, support_of
 from tilegen.mutation.worker import (
     ASSERTED,
     COMPILES_NOT,
@@ -145,6 +145,24 @@ def test_verdicts_are_kept_and_found_again(source, device, tmp_path: Path) -> No
     (tmp_path / "v").write_text("{}\n")
     with pytest.raises(SpecError, match="line 1: it is no verdict"):
         Journal(tmp_path / "v")
+
+
+def test_a_kill_holds_when_trials_are_added_and_a_survival_does_not(
+    source, device, tmp_path: Path, monkeypatch
+) -> None:
+    every = trials(source.plan)
+    monkeypatch.setattr(journal, "trials", lambda plan: every[:-1])
+    before = Journal(tmp_path / "v")
+    before.keep("killed", source, device, NATIVE, Verdict(WRONG, "", 0.0))
+    before.keep("alive", source, device, NATIVE, Verdict(SURVIVED, "", 0.0))
+    found = {}
+    for name, some in (("more", every), ("same", every[:-1]), ("others", every[1:])):
+        monkeypatch.setattr(journal, "trials", lambda plan, some=some: some)
+        again = Journal(tmp_path / "v")
+        found[name] = [
+            again.find(text, source, device, NATIVE) is not None for text in ("killed", "alive")
+        ]
+    assert found == {"more": [True, False], "same": [True, True], "others": [False, False]}
 
 
 def lines_of(template: str) -> list[str]:

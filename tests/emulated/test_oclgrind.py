@@ -29,6 +29,7 @@ from tilegen.testing import Problem, View, check_problem
 pytest.importorskip("pyopencl", reason="pyopencl is not installed: pip install 'tilegen[cpu]'")
 
 from tilegen_opencl import oclgrind
+from tilegen_opencl.archs import DOTS, GPU
 from tilegen_opencl.counts import counted, predicted
 from tilegen_opencl.oclgrind_device import checkers
 
@@ -285,6 +286,38 @@ def test_what_cannot_run_is_an_error() -> None:
     large = tg.TileSpec(block=(64, 64, 96), warp=(16, 32), pins={"opencl": {"form": "work_group"}})
     with pytest.raises(LaunchError, match="bytes of local memory and oclgrind has 32768"):
         oclgrind.run(tg.emit(tg.lower(large, "opencl", roomy)), TIGHT)
+
+
+def words(a: str, b: str) -> KernelSource:
+    """A text that calls dot products, which oclgrind gets from the stand-ins."""
+    spec = tg.TileSpec(
+        block=(16, 32, 24),
+        warp=(16, 32),
+        types={"a": a, "b": b, "acc": "s32", "c": "s32", "d": "s32"},
+        pins={"opencl": {"form": "work_group", "instruction": "dot4_s32"}},
+    )
+    arch = replace(GPU, features=GPU.features | {"integer_dot"}, instructions=DOTS)
+    return tg.emit(tg.lower(spec, "opencl", arch))
+
+
+@pytest.mark.parametrize(("a", "b"), [(a, b) for a in ("s8", "u8") for b in ("s8", "u8")])
+def test_dot_products_of_bytes_run_by_their_stand_ins(a: str, b: str) -> None:
+    source = words(a, b)
+    assert "dot_4x8packed_" in source.text
+    # Bytes up to the ends of their types, so that a sign taken for none shows.
+    problem = Problem(15, 31, 29, beta=2, values="normal")
+    assert oclgrind.run(source, problem, counts=False).clean
+
+
+def test_an_overrun_of_a_private_array_of_words_is_found() -> None:
+    source = words("s8", "u8")
+    changed = source.text.replace("word parts[2];", "word parts[1];")
+    assert changed != source.text
+    run = oclgrind.run(source, TIGHT, changed, counts=False)
+    finding = next(f for f in run.findings if f.kind == "out_of_bounds")
+    # The stand-ins before the text do not move its lines.
+    assert finding.line is not None
+    assert "parts" in changed.splitlines()[finding.line - 1]
 
 
 def test_a_tail_has_no_prediction() -> None:

@@ -69,6 +69,23 @@ def test_an_offset_that_wraps_is_found() -> None:
     assert {f.kind for f in run.findings} == {"out-of-bounds"}
 
 
+def test_an_index_beyond_a_thread_s_own_array_is_found() -> None:
+    """On the device it would be another register, or a word of the stack."""
+    text = """
+    __global__ void sums(float* y, int n) {
+      float own[4];
+      for (int i = 0; i <= n; ++i) own[i] = i + threadIdx.x;
+      y[threadIdx.x] = own[0] + own[1] + own[2] + own[3];
+    }
+    """
+    for last, kinds in ((3, []), (4, ["out-of-bounds"])):
+        args = [np.zeros(32, np.float32), last]
+        run = emulator.run(text, entry="sums", grid=1, block=32, args=args, outputs=[0])
+        assert [f.kind for f in run.findings] == kinds
+    assert run.findings[0].line == 4
+    assert "index 4 of an array of type 'float [4]'" in run.findings[0].message
+
+
 def test_which_nan_an_operation_keeps_is_no_fault() -> None:
     """The run under the race detector is compiled in another way, which may choose another one."""
     text = """

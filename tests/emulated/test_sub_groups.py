@@ -16,7 +16,7 @@ import pytest
 import tilegen as tg
 from tilegen.hardware import Arch
 from tilegen_opencl.archs import GPU
-from tilegen_opencl.sub_groups import by_barriers
+from tilegen_opencl.stand_ins import with_stand_ins
 
 DRIVERS = (
     sorted((Path(find_spec("pyopencl").origin).parent / ".libs").glob("liboclgrind-rt-icd*.so"))  # type: ignore
@@ -103,8 +103,8 @@ def test_a_planted_fault_is_seen(old: str, new: str, word: str, tmp_path: Path) 
 def test_barriers_stand_in_for_one_sub_group_only() -> None:
     spec = tg.TileSpec(block=(16, 16, 8), warp=(8, 16), pins={"opencl": {"form": "sub_group"}})
     with pytest.raises(tg.TilegenError, match="block must be warp"):
-        by_barriers(tg.emit(tg.lower(spec, "opencl", ARCH)))
+        with_stand_ins(tg.emit(tg.lower(spec, "opencl", ARCH)))
 
 
 def test_the_text_is_unedited() -> None:
-    assert by_barriers(source("rows")).endswith(source("rows").text)
+    assert with_stand_ins(source("rows")).endswith(source("rows").text)

@@ -46,6 +46,14 @@ def emulate(
     ] = "0,1,2",
     races: Annotated[bool, typer.Option(help="Run once under the race detector.")] = True,
     banks: Annotated[bool, typer.Option("--banks", help="Count bank conflicts by line.")] = False,
+    arithmetic: Annotated[
+        str,
+        typer.Option(
+            "--arithmetic",
+            metavar="f32|hopper",
+            help="Of matrix instructions: f32 in the order of k, or the bits of an H200.",
+        ),
+    ] = "f32",
     timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for a run.")] = 60.0,
     seed: Annotated[int, typer.Option("--seed", help="Of the random arrays.")] = 0,
     save: Annotated[
@@ -82,6 +90,7 @@ def emulate(
         timeout=timeout,
         defines=define or (),
         banks=banks,
+        arithmetic=arithmetic,
     )
     if save is not None:
         save.mkdir(parents=True, exist_ok=True)

@@ -145,7 +145,8 @@ def run(
         Whether the race run counts bank conflicts, line by line. It takes a few times as long then.
     arithmetic : str
         Of matrix instructions on floats: ``"f32"`` rounds each product and each sum, K ascending;
-        ``"hopper"`` gives the bits of an H200's tensor cores (docs/matrix-arithmetic.md).
+        ``"hopper"`` gives the bits of an H200's tensor cores (docs/matrix-arithmetic.md). f64 is by
+        FMA in both, and has its bits.
 
     Raises
     ------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 
 from tilegen.plan import KernelPlan
@@ -13,6 +14,7 @@ from .memory import Guarded
 # Most faulty indices stay within this many bytes, and are seen without the cost of a new process.
 MARGIN = 1 << 18
 SMALL = 2500
+NAN_OF_ONES = struct.unpack("<d", struct.pack("<Q", 2**63 - 1))[0]
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,16 @@ def trials(plan: KernelPlan) -> list[Trial]:
         # More columns of tiles than a group has rows, where that is not too many elements.
         for m, n in ((12 * bm + 1, 9 * bn + 1), (9 * bm + 1, 12 * bn + 1)):
             out.append(Trial(replace(groups, m=m, n=n)))
+    # One edge alone, and all else whole: a tile that is taken for a whole one reads beyond it.
+    m, n, k = (e * -(-max(bm, bn) // e) for e in plan.block)
+    inner = replace(groups, k=k, alpha=1, beta=1, views=TIGHT)
+    out += [
+        Trial(replace(inner, m=m - 1, n=n), exact=True),
+        Trial(replace(inner, m=m, n=n - 1), exact=True),
+    ]
+    if plan.spec.types.d == "bf16":
+        # Its narrowing is written out, and rounds a NaN of all ones up to zero if it takes it for a number.
+        out.append(Trial(replace(edge, alpha=NAN_OF_ONES, beta=0)))
     axes: tuple[Broadcast, ...] = ("rows", "cols", "all", *(("batch",) if batch else ()))
     for axis in axes:
         for operand in "abc":
@@ -114,4 +126,4 @@ def race_problems(plan: KernelPlan) -> list[Problem]:
     """For a checker that is slow: one block at the edge, and as many steps of K as there are stages."""
     bm, bn, bk = plan.block
     m, n, k = max(1, bm - 1), max(1, bn - 1), (plan.pipeline.stages + 1) * bk + 1
-    return [Problem(m, n, k, beta=2, views=ODD), Problem(bm, bn, k, views=WIDE)]
+    return [Problem(m, n, k, beta=2, views=ODD), Problem(bm, n, k, beta=2, views=WIDE)]

@@ -20,14 +20,13 @@ from tilegen.render import KernelSource, emit
 from tilegen.spec import TileSpec
 
 from .explained import EQUIVALENT, Explanation, read
-from .journal import Journal
+from .journal import NATIVE, RACES, Journal
 from .language import RaceChecker, Support
 from .operators import Mutant, mutants
 from .pool import Pool, Verdict
 from .problems import race_problems
 from .worker import COMPILES_NOT, SURVIVED, UNFIT, Task
 
-NATIVE, RACES = "native", "race checker"
 PASSED_BY = Verdict(SURVIVED, "", 0.0)
 # What the unchanged text may take, with the start of the runtime; then what a mutant may.
 FIRST_SECONDS = 120.0
@@ -183,11 +182,17 @@ def mutate(
     journal = Journal(kept)
     with Pool(jobs) as pool:
         known = _sane(pool, sources, device)
-        judged = _native(pool, keys, places, known, device, journal, explanations, told)
+
+        def races_checked(judged: dict[Any, Judged], most: int | None) -> None:
+            if support.races is not None:
+                some = [(one, places[key][:most]) for key, one in judged.items() if _is_open(one)]
+                _race_checked(support.races, some, device, journal, jobs)
+
+        judged = _native(
+            pool, keys, places, known, device, journal, explanations, told, races_checked
+        )
+    races_checked(judged, None)
     result.judged = [judged[key] for key in places if key in judged]
-    if support.races is not None:
-        open_ones = [(one, places[key]) for key, one in judged.items() if _is_open(one)]
-        _race_checked(support.races, open_ones, device, journal, jobs)
     result.seconds = time.perf_counter() - start
     return result
 
@@ -236,8 +241,13 @@ def _native(
     journal: Journal,
     explanations: Sequence[Explanation],
     told: Callable[[int, int], None],
+    races_checked: Callable[[dict[Any, Judged], int | None], None],
 ) -> dict[Any, Judged]:
-    """Verdicts of the device: each mutant in one source after another, until it is killed."""
+    """Verdicts of the device: each mutant in one source after another, until it is killed.
+
+    After the first source the race checker has a look at what is open, since a private array that
+    is overrun, say, passes in all of them.
+    """
     judged: dict[Any, Judged] = {}
 
     def settle(key: Any, i: int, verdict: Verdict) -> None:
@@ -270,6 +280,8 @@ def _native(
             source, mutant = places[key][i]
             journal.keep(mutant.apply(source.text), source, device, NATIVE, verdict)
             settle(key, i, verdict)
+        if i == 0:
+            races_checked(judged, 1)
     return judged
 
 

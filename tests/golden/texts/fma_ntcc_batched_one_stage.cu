@@ -26,12 +26,16 @@ constexpr int B_ROW = 48, B_STAGE = B_ROW * BLOCK_K;
 constexpr int B_XOR_ROWS = 2, B_XOR_MASK = 3, B_XOR_SHIFT = 2;
 
 using element = double;
+// Sizes, strides and places in global memory.
+using i64 = long long;
+static_assert(sizeof(i64) == 8, "64 bits");
 static_assert(WARPS_M * WARP_M == BLOCK_M && WARPS_N * WARP_N == BLOCK_N, "warps tile the block");
 static_assert(LANES_M * LANES_N == LANES && LANES_M * TILE_M == WARP_M && LANES_N * TILE_N == WARP_N, "lanes tile the warp");
 static_assert(THREADS == 128 && PASSES_M == 1 && PASSES_N == 1, "as planned");
 // The tiles of A come first in shared memory, those of B from here on.
 constexpr int B_START = 272, TILE_ELEMENTS = B_START + STAGES * B_STAGE;
 static_assert(STAGES * A_STAGE <= B_START && TILE_ELEMENTS * sizeof(element) == 5248, "shared memory as planned");
+__shared__ __align__(16) element tiles[TILE_ELEMENTS];
 
 // Neighbours that move together: one access of up to 16 bytes.
 template <int WIDTH>
@@ -41,7 +45,7 @@ struct alignas(WIDTH * sizeof(element)) vector {
 
 // Up to WIDTH elements, `step` apart; zero beyond `count`. WIDE: whole vectors are aligned and contiguous.
 template <int WIDTH, bool WIDE>
-__device__ __forceinline__ vector<WIDTH> load(const element *from, const long long step, const long long count)
+__device__ __forceinline__ vector<WIDTH> load(const element *from, const i64 step, const i64 count)
 {
     if (WIDE && count >= WIDTH)
         return *reinterpret_cast<const vector<WIDTH> *>(from);
@@ -54,7 +58,7 @@ __device__ __forceinline__ vector<WIDTH> load(const element *from, const long lo
 
 // The first `count` elements of a vector, next to one another.
 template <int WIDTH, bool WIDE>
-__device__ __forceinline__ void store(element *to, const vector<WIDTH> &values, const long long count)
+__device__ __forceinline__ void store(element *to, const vector<WIDTH> &values, const i64 count)
 {
     if (WIDE && count >= WIDTH) {
         *reinterpret_cast<vector<WIDTH> *>(to) = values;
@@ -94,15 +98,15 @@ __device__ __forceinline__ int place_a(const int k, const int x)
 // This thread's share of a tile of a, from global memory into registers; zero beyond the edges.
 template <bool WIDE>
 __device__ __forceinline__ void fetch_a(
-    vector<A_VECTOR> (&fetched)[A_FETCHES], const element *a, const long long lda, const long long a_step,
-    const long long slow0, const long long slow_end, const long long fast0, const long long fast_end)
+    vector<A_VECTOR> (&fetched)[A_FETCHES], const element *a, const i64 lda, const i64 a_step,
+    const i64 slow0, const i64 slow_end, const i64 fast0, const i64 fast_end)
 {
     #pragma unroll
     for (int i = 0; i < A_FETCHES; ++i) {
         // Neighbouring threads take neighbouring vectors along K.
         const int index = i * THREADS + static_cast<int>(threadIdx.x);
-        const long long slow = slow0 + index / (BLOCK_K / A_VECTOR);
-        const long long fast = fast0 + index % (BLOCK_K / A_VECTOR) * A_VECTOR;
+        const i64 slow = slow0 + index / (BLOCK_K / A_VECTOR);
+        const i64 fast = fast0 + index % (BLOCK_K / A_VECTOR) * A_VECTOR;
         if (A_VECTORS % THREADS == 0 || index < A_VECTORS)
             fetched[i] = load<A_VECTOR, WIDE>(
                 a + slow * lda + fast * a_step, a_step,
@@ -137,15 +141,15 @@ __device__ __forceinline__ int place_b(const int k, const int x)
 // This thread's share of a tile of b, from global memory into registers; zero beyond the edges.
 template <bool WIDE>
 __device__ __forceinline__ void fetch_b(
-    vector<B_VECTOR> (&fetched)[B_FETCHES], const element *b, const long long ldb, const long long b_step,
-    const long long slow0, const long long slow_end, const long long fast0, const long long fast_end)
+    vector<B_VECTOR> (&fetched)[B_FETCHES], const element *b, const i64 ldb, const i64 b_step,
+    const i64 slow0, const i64 slow_end, const i64 fast0, const i64 fast_end)
 {
     #pragma unroll
     for (int i = 0; i < B_FETCHES; ++i) {
         // Neighbouring threads take neighbouring vectors along K.
         const int index = i * THREADS + static_cast<int>(threadIdx.x);
-        const long long slow = slow0 + index / (BLOCK_K / B_VECTOR);
-        const long long fast = fast0 + index % (BLOCK_K / B_VECTOR) * B_VECTOR;
+        const i64 slow = slow0 + index / (BLOCK_K / B_VECTOR);
+        const i64 fast = fast0 + index % (BLOCK_K / B_VECTOR) * B_VECTOR;
         if (B_VECTORS % THREADS == 0 || index < B_VECTORS)
             fetched[i] = load<B_VECTOR, WIDE>(
                 b + slow * ldb + fast * b_step, b_step,
@@ -172,22 +176,22 @@ __device__ __forceinline__ void store_b(element *tile, const vector<B_VECTOR> (&
 
 template <bool WIDE>
 __device__ __forceinline__ void gemm_tile(
-    const long long M, const long long N, const long long K, const long long batch,
-    const double alpha, const double *__restrict__ a, const long long lda, const long long a_step, const long long a_batch_stride,
-    const double *__restrict__ b, const long long ldb, const long long b_step, const long long b_batch_stride,
-    const double beta, const double *c, const long long ldc, const long long c_step, const long long c_batch_stride,
-    double *d, const long long ldd, const long long d_batch_stride,
-    const double *__restrict__ bias, const long long bias_batch_stride,
-    const double *residual, const long long ldresidual, const long long residual_batch_stride)
+    const i64 M, const i64 N, const i64 K, const i64 batch,
+    const double alpha, const double *__restrict__ a, const i64 lda, const i64 a_step, const i64 a_batch_stride,
+    const double *__restrict__ b, const i64 ldb, const i64 b_step, const i64 b_batch_stride,
+    const double beta, const double *c, const i64 ldc, const i64 c_step, const i64 c_batch_stride,
+    double *d, const i64 ldd, const i64 d_batch_stride,
+    const double *__restrict__ bias, const i64 bias_batch_stride,
+    const double *residual, const i64 ldresidual, const i64 residual_batch_stride)
 {
     // 1. Which block tile, and which part of it is this thread's? Groups of TILE_GROUP tile rows share their columns.
-    const long long tile_rows = (N + BLOCK_N - 1) / BLOCK_N, tile_cols = (M + BLOCK_M - 1) / BLOCK_M;
-    const long long batch_index = blockIdx.x / (tile_rows * tile_cols);
-    const long long block = blockIdx.x % (tile_rows * tile_cols);
-    const long long group_first = block / (TILE_GROUP * tile_cols) * TILE_GROUP;
-    const long long group_rows = tile_rows - group_first < TILE_GROUP ? tile_rows - group_first : TILE_GROUP;
-    const long long block_row = (group_first + block % (TILE_GROUP * tile_cols) % group_rows) * BLOCK_N;
-    const long long block_col = block % (TILE_GROUP * tile_cols) / group_rows * BLOCK_M;
+    const i64 tile_rows = (N + BLOCK_N - 1) / BLOCK_N, tile_cols = (M + BLOCK_M - 1) / BLOCK_M;
+    const i64 batch_index = blockIdx.x / (tile_rows * tile_cols);
+    const i64 block = blockIdx.x % (tile_rows * tile_cols);
+    const i64 group_first = block / (TILE_GROUP * tile_cols) * TILE_GROUP;
+    const i64 group_rows = tile_rows - group_first < TILE_GROUP ? tile_rows - group_first : TILE_GROUP;
+    const i64 block_row = (group_first + block % (TILE_GROUP * tile_cols) % group_rows) * BLOCK_N;
+    const i64 block_col = block % (TILE_GROUP * tile_cols) / group_rows * BLOCK_M;
     // Place of the lane's first element in the block tile: warps and lanes run along M first.
     const int thread = static_cast<int>(threadIdx.x), warp = thread / LANES, lane = thread % LANES;
     const int warp_m = warp % WARPS_M, warp_n = warp / WARPS_M, lane_m = lane % LANES_M, lane_n = lane / LANES_M;
@@ -200,10 +204,9 @@ __device__ __forceinline__ void gemm_tile(
     bias += batch_index * bias_batch_stride;
     residual += batch_index * residual_batch_stride;
     // alpha = 0 must not read A or B.
-    const long long k_end = alpha == 0 ? 0 : K;
+    const i64 k_end = alpha == 0 ? 0 : K;
     // Without a product nothing is scaled, not even by an alpha of NaN.
     const element product_scale = k_end > 0 ? alpha : element(0);
-    __shared__ __align__(16) element tiles[TILE_ELEMENTS];
     element *const a_tiles = tiles, *const b_tiles = tiles + B_START;
     vector<A_VECTOR> fetched_a[A_FETCHES];
     vector<B_VECTOR> fetched_b[B_FETCHES];
@@ -218,7 +221,7 @@ __device__ __forceinline__ void gemm_tile(
 
     // 3. Main loop: one tile after the other.
     int stage = 0;
-    for (long long k0 = 0; k0 < k_end; k0 += BLOCK_K) {
+    for (i64 k0 = 0; k0 < k_end; k0 += BLOCK_K) {
         __syncthreads();
         fetch_a<WIDE>(fetched_a, a, lda, a_step, block_col, M, k0, k_end);
         fetch_b<WIDE>(fetched_b, b, ldb, b_step, block_row, N, k0, k_end);
@@ -251,12 +254,12 @@ __device__ __forceinline__ void gemm_tile(
     // 4. Epilogue: one vector of D at a time; beta = 0 must not read C.
     #pragma unroll
     for (int i = 0; i < TILE_N; ++i) {
-        const long long row = block_row + row0 + i / ROW_VECTOR * (LANES_N * ROW_VECTOR) + i % ROW_VECTOR;
+        const i64 row = block_row + row0 + i / ROW_VECTOR * (LANES_N * ROW_VECTOR) + i % ROW_VECTOR;
         if (row < N) {
             #pragma unroll
             for (int j = 0; j < TILE_M; j += COL_VECTOR) {
-                const long long col = block_col + col0 + j * LANES_M;
-                const long long count = M - col;
+                const i64 col = block_col + col0 + j * LANES_M;
+                const i64 count = M - col;
                 if (count > 0) {
                     vector<COL_VECTOR> old = {};
                     if (beta != 0)
@@ -285,26 +288,26 @@ __device__ __forceinline__ void gemm_tile(
 
 // gemm_wide: contiguous axes are contiguous in memory and whole vectors are aligned
 extern "C" __global__ void __launch_bounds__(THREADS) gemm_wide(
-    const long long M, const long long N, const long long K, const long long batch,
-    const double alpha, const double *__restrict__ a, const long long lda, const long long a_batch_stride,
-    const double *__restrict__ b, const long long ldb, const long long b_batch_stride,
-    const double beta, const double *c, const long long ldc, const long long c_batch_stride,
-    double *d, const long long ldd, const long long d_batch_stride,
-    const double *__restrict__ bias, const long long bias_batch_stride,
-    const double *residual, const long long ldresidual, const long long residual_batch_stride)
+    const i64 M, const i64 N, const i64 K, const i64 batch,
+    const double alpha, const double *__restrict__ a, const i64 lda, const i64 a_batch_stride,
+    const double *__restrict__ b, const i64 ldb, const i64 b_batch_stride,
+    const double beta, const double *c, const i64 ldc, const i64 c_batch_stride,
+    double *d, const i64 ldd, const i64 d_batch_stride,
+    const double *__restrict__ bias, const i64 bias_batch_stride,
+    const double *residual, const i64 ldresidual, const i64 residual_batch_stride)
 {
     gemm_tile<true>(M, N, K, batch, alpha, a, lda, 1, a_batch_stride, b, ldb, 1, b_batch_stride, beta, c, ldc, 1, c_batch_stride, d, ldd, d_batch_stride, bias, bias_batch_stride, residual, ldresidual, residual_batch_stride);
 }
 
 // gemm_narrow: any alignment; a step of 0 broadcasts along a contiguous axis
 extern "C" __global__ void __launch_bounds__(THREADS) gemm_narrow(
-    const long long M, const long long N, const long long K, const long long batch,
-    const double alpha, const double *__restrict__ a, const long long lda, const long long a_step, const long long a_batch_stride,
-    const double *__restrict__ b, const long long ldb, const long long b_step, const long long b_batch_stride,
-    const double beta, const double *c, const long long ldc, const long long c_step, const long long c_batch_stride,
-    double *d, const long long ldd, const long long d_batch_stride,
-    const double *__restrict__ bias, const long long bias_batch_stride,
-    const double *residual, const long long ldresidual, const long long residual_batch_stride)
+    const i64 M, const i64 N, const i64 K, const i64 batch,
+    const double alpha, const double *__restrict__ a, const i64 lda, const i64 a_step, const i64 a_batch_stride,
+    const double *__restrict__ b, const i64 ldb, const i64 b_step, const i64 b_batch_stride,
+    const double beta, const double *c, const i64 ldc, const i64 c_step, const i64 c_batch_stride,
+    double *d, const i64 ldd, const i64 d_batch_stride,
+    const double *__restrict__ bias, const i64 bias_batch_stride,
+    const double *residual, const i64 ldresidual, const i64 residual_batch_stride)
 {
     gemm_tile<false>(M, N, K, batch, alpha, a, lda, a_step, a_batch_stride, b, ldb, b_step, b_batch_stride, beta, c, ldc, c_step, c_batch_stride, d, ldd, d_batch_stride, bias, bias_batch_stride, residual, ldresidual, residual_batch_stride);
 }

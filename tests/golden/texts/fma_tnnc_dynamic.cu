@@ -24,12 +24,17 @@ constexpr int B_VECTOR = 4, B_VECTORS = BLOCK_N * BLOCK_K / B_VECTOR, B_FETCHES 
 constexpr int B_ROW = 128, B_STAGE = B_ROW * BLOCK_K;
 
 using element = float;
+// Sizes, strides and places in global memory.
+using i64 = long long;
+static_assert(sizeof(i64) == 8, "64 bits");
 static_assert(WARPS_M * WARP_M == BLOCK_M && WARPS_N * WARP_N == BLOCK_N, "warps tile the block");
 static_assert(LANES_M * LANES_N == LANES && LANES_M * TILE_M == WARP_M && LANES_N * TILE_N == WARP_N, "lanes tile the warp");
 static_assert(THREADS == 256 && PASSES_M == 1 && PASSES_N == 1, "as planned");
 // The tiles of A come first in shared memory, those of B from here on.
 constexpr int B_START = 8192, TILE_ELEMENTS = B_START + STAGES * B_STAGE;
 static_assert(STAGES * A_STAGE <= B_START && TILE_ELEMENTS * sizeof(element) == 65536, "shared memory as planned");
+// More than static shared memory holds: the launch gives it.
+extern __shared__ __align__(16) element tiles[];
 
 // Neighbours that move together: one access of up to 16 bytes.
 template <int WIDTH>
@@ -39,7 +44,7 @@ struct alignas(WIDTH * sizeof(element)) vector {
 
 // Up to WIDTH elements, `step` apart; zero beyond `count`. WIDE: whole vectors are aligned and contiguous.
 template <int WIDTH, bool WIDE>
-__device__ __forceinline__ vector<WIDTH> load(const element *from, const long long step, const long long count)
+__device__ __forceinline__ vector<WIDTH> load(const element *from, const i64 step, const i64 count)
 {
     if (WIDE && count >= WIDTH)
         return *reinterpret_cast<const vector<WIDTH> *>(from);
@@ -52,7 +57,7 @@ __device__ __forceinline__ vector<WIDTH> load(const element *from, const long lo
 
 // The first `count` elements of a vector, next to one another.
 template <int WIDTH, bool WIDE>
-__device__ __forceinline__ void store(element *to, const vector<WIDTH> &values, const long long count)
+__device__ __forceinline__ void store(element *to, const vector<WIDTH> &values, const i64 count)
 {
     if (WIDE && count >= WIDTH) {
         *reinterpret_cast<vector<WIDTH> *>(to) = values;
@@ -99,8 +104,8 @@ __device__ __forceinline__ int place_a(const int k, const int x)
 // This thread's share of a tile of a, copied behind its back; zero beyond the edges.
 template <bool WIDE>
 __device__ __forceinline__ void copy_a(
-    element *tile, const element *a, const long long lda, const long long a_step,
-    const long long slow0, const long long slow_end, const long long fast0, const long long fast_end)
+    element *tile, const element *a, const i64 lda, const i64 a_step,
+    const i64 slow0, const i64 slow_end, const i64 fast0, const i64 fast_end)
 {
     #pragma unroll
     for (int i = 0; i < A_FETCHES; ++i) {
@@ -109,7 +114,7 @@ __device__ __forceinline__ void copy_a(
         const int slow = index / (BLOCK_M / A_VECTOR);
         const int fast = index % (BLOCK_M / A_VECTOR) * A_VECTOR;
         if (A_VECTORS % THREADS == 0 || index < A_VECTORS) {
-            const long long left = slow0 + slow < slow_end ? fast_end - fast0 - fast : 0;
+            const i64 left = slow0 + slow < slow_end ? fast_end - fast0 - fast : 0;
             const int count = left < 0 ? 0 : left < A_VECTOR ? static_cast<int>(left) : A_VECTOR;
             const element *const from = a + (slow0 + slow) * lda + (fast0 + fast) * a_step;
             element *const to = tile + place_a(slow, fast);
@@ -133,8 +138,8 @@ __device__ __forceinline__ int place_b(const int k, const int x)
 // This thread's share of a tile of b, copied behind its back; zero beyond the edges.
 template <bool WIDE>
 __device__ __forceinline__ void copy_b(
-    element *tile, const element *b, const long long ldb, const long long b_step,
-    const long long slow0, const long long slow_end, const long long fast0, const long long fast_end)
+    element *tile, const element *b, const i64 ldb, const i64 b_step,
+    const i64 slow0, const i64 slow_end, const i64 fast0, const i64 fast_end)
 {
     #pragma unroll
     for (int i = 0; i < B_FETCHES; ++i) {
@@ -143,7 +148,7 @@ __device__ __forceinline__ void copy_b(
         const int slow = index / (BLOCK_N / B_VECTOR);
         const int fast = index % (BLOCK_N / B_VECTOR) * B_VECTOR;
         if (B_VECTORS % THREADS == 0 || index < B_VECTORS) {
-            const long long left = slow0 + slow < slow_end ? fast_end - fast0 - fast : 0;
+            const i64 left = slow0 + slow < slow_end ? fast_end - fast0 - fast : 0;
             const int count = left < 0 ? 0 : left < B_VECTOR ? static_cast<int>(left) : B_VECTOR;
             const element *const from = b + (slow0 + slow) * ldb + (fast0 + fast) * b_step;
             element *const to = tile + place_b(slow, fast);
@@ -160,29 +165,28 @@ __device__ __forceinline__ void copy_b(
 
 template <bool WIDE>
 __device__ __forceinline__ void gemm_tile(
-    const long long M, const long long N, const long long K,
-    const float alpha, const float *__restrict__ a, const long long lda, const long long a_step,
-    const float *__restrict__ b, const long long ldb, const long long b_step,
-    const float beta, const float *c, const long long ldc, const long long c_step,
-    float *d, const long long ldd)
+    const i64 M, const i64 N, const i64 K,
+    const float alpha, const float *__restrict__ a, const i64 lda, const i64 a_step,
+    const float *__restrict__ b, const i64 ldb, const i64 b_step,
+    const float beta, const float *c, const i64 ldc, const i64 c_step,
+    float *d, const i64 ldd)
 {
     // 1. Which block tile, and which part of it is this thread's? Groups of TILE_GROUP tile rows share their columns.
-    const long long tile_rows = (N + BLOCK_N - 1) / BLOCK_N, tile_cols = (M + BLOCK_M - 1) / BLOCK_M;
-    const long long block = blockIdx.x;
-    const long long group_first = block / (TILE_GROUP * tile_cols) * TILE_GROUP;
-    const long long group_rows = tile_rows - group_first < TILE_GROUP ? tile_rows - group_first : TILE_GROUP;
-    const long long block_row = (group_first + block % (TILE_GROUP * tile_cols) % group_rows) * BLOCK_N;
-    const long long block_col = block % (TILE_GROUP * tile_cols) / group_rows * BLOCK_M;
+    const i64 tile_rows = (N + BLOCK_N - 1) / BLOCK_N, tile_cols = (M + BLOCK_M - 1) / BLOCK_M;
+    const i64 block = blockIdx.x;
+    const i64 group_first = block / (TILE_GROUP * tile_cols) * TILE_GROUP;
+    const i64 group_rows = tile_rows - group_first < TILE_GROUP ? tile_rows - group_first : TILE_GROUP;
+    const i64 block_row = (group_first + block % (TILE_GROUP * tile_cols) % group_rows) * BLOCK_N;
+    const i64 block_col = block % (TILE_GROUP * tile_cols) / group_rows * BLOCK_M;
     // Place of the lane's first element in the block tile: warps and lanes run along M first.
     const int thread = static_cast<int>(threadIdx.x), warp = thread / LANES, lane = thread % LANES;
     const int warp_m = warp % WARPS_M, warp_n = warp / WARPS_M, lane_m = lane % LANES_M, lane_n = lane / LANES_M;
     const int row0 = warp_n * WARP_N + lane_n * ROW_VECTOR;
     const int col0 = warp_m * WARP_M + lane_m * COL_VECTOR;
     // alpha = 0 must not read A or B.
-    const long long k_end = alpha == 0 ? 0 : K;
+    const i64 k_end = alpha == 0 ? 0 : K;
     // Without a product nothing is scaled, not even by an alpha of NaN.
     const element product_scale = k_end > 0 ? alpha : element(0);
-    extern __shared__ __align__(16) element tiles[];
     element *const a_tiles = tiles, *const b_tiles = tiles + B_START;
 
     // 2. Prologue: the sums start at zero, and all stages but one are filled.
@@ -194,7 +198,7 @@ __device__ __forceinline__ void gemm_tile(
             sums[i][j] = 0;
     #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) {
-        const long long first = static_cast<long long>(stage) * BLOCK_K;
+        const i64 first = static_cast<i64>(stage) * BLOCK_K;
         if (first < k_end) {
             copy_a<WIDE>(a_tiles + stage * A_STAGE, a, lda, a_step, first, k_end, block_col, M);
             copy_b<WIDE>(b_tiles + stage * B_STAGE, b, ldb, b_step, first, k_end, block_row, N);
@@ -202,14 +206,14 @@ __device__ __forceinline__ void gemm_tile(
         commit_copies();
     }
 
-    // 3. Main loop: tile 3 ahead travels while this one is multiplied.
+    // 3. Main loop: the tile 3 ahead travels while this one is multiplied.
     int stage = 0;
-    for (long long k0 = 0; k0 < k_end; k0 += BLOCK_K) {
+    for (i64 k0 = 0; k0 < k_end; k0 += BLOCK_K) {
         wait_for_copies();
         // This stage is full in every thread's eyes, and the one before it is free.
         __syncthreads();
         const int next_stage = stage == 0 ? STAGES - 1 : stage - 1;
-        const long long next = k0 + (STAGES - 1) * BLOCK_K;
+        const i64 next = k0 + (STAGES - 1) * BLOCK_K;
         if (next < k_end) {
             copy_a<WIDE>(a_tiles + next_stage * A_STAGE, a, lda, a_step, next, k_end, block_col, M);
             copy_b<WIDE>(b_tiles + next_stage * B_STAGE, b, ldb, b_step, next, k_end, block_row, N);
@@ -242,12 +246,12 @@ __device__ __forceinline__ void gemm_tile(
     // 4. Epilogue: one vector of D at a time; beta = 0 must not read C.
     #pragma unroll
     for (int i = 0; i < TILE_N; ++i) {
-        const long long row = block_row + row0 + i / ROW_VECTOR * (LANES_N * ROW_VECTOR) + i % ROW_VECTOR;
+        const i64 row = block_row + row0 + i / ROW_VECTOR * (LANES_N * ROW_VECTOR) + i % ROW_VECTOR;
         if (row < N) {
             #pragma unroll
             for (int j = 0; j < TILE_M; j += COL_VECTOR) {
-                const long long col = block_col + col0 + j * LANES_M;
-                const long long count = M - col;
+                const i64 col = block_col + col0 + j * LANES_M;
+                const i64 count = M - col;
                 if (count > 0) {
                     vector<COL_VECTOR> old = {};
                     if (beta != 0)
@@ -269,22 +273,22 @@ __device__ __forceinline__ void gemm_tile(
 
 // gemm_wide: contiguous axes are contiguous in memory and whole vectors are aligned
 extern "C" __global__ void __launch_bounds__(THREADS) gemm_wide(
-    const long long M, const long long N, const long long K,
-    const float alpha, const float *__restrict__ a, const long long lda,
-    const float *__restrict__ b, const long long ldb,
-    const float beta, const float *c, const long long ldc,
-    float *d, const long long ldd)
+    const i64 M, const i64 N, const i64 K,
+    const float alpha, const float *__restrict__ a, const i64 lda,
+    const float *__restrict__ b, const i64 ldb,
+    const float beta, const float *c, const i64 ldc,
+    float *d, const i64 ldd)
 {
     gemm_tile<true>(M, N, K, alpha, a, lda, 1, b, ldb, 1, beta, c, ldc, 1, d, ldd);
 }
 
 // gemm_narrow: any alignment; a step of 0 broadcasts along a contiguous axis
 extern "C" __global__ void __launch_bounds__(THREADS) gemm_narrow(
-    const long long M, const long long N, const long long K,
-    const float alpha, const float *__restrict__ a, const long long lda, const long long a_step,
-    const float *__restrict__ b, const long long ldb, const long long b_step,
-    const float beta, const float *c, const long long ldc, const long long c_step,
-    float *d, const long long ldd)
+    const i64 M, const i64 N, const i64 K,
+    const float alpha, const float *__restrict__ a, const i64 lda, const i64 a_step,
+    const float *__restrict__ b, const i64 ldb, const i64 b_step,
+    const float beta, const float *c, const i64 ldc, const i64 c_step,
+    float *d, const i64 ldd)
 {
     gemm_tile<false>(M, N, K, alpha, a, lda, a_step, b, ldb, b_step, beta, c, ldc, c_step, d, ldd);
 }

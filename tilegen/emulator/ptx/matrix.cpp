@@ -25,6 +25,11 @@ void in_k_order(const MatrixOp& op, const T* a, const T* b, T* d) {
     for (int x = 0; x < op.k; x++)
       for (int j = 0; j < op.n; j++) d[i * op.n + j] += a[i * op.k + x] * b[x * op.n + j];
 }
+void f32_in_k_order(const MatrixOp& op, const float* a, const float* b, float* d) {
+  in_k_order<float>(op, a, b, d);
+  for (int i = 0; i < op.m * op.n; i++)
+    if (d[i] != d[i]) d[i] = bit_cast<float>(0x7fffffffu);
+}
 // Integers wrap, so the order does not matter; .satfinite clamps the exact sum once.
 void exact_s32(const MatrixOp& op, const int32_t* a, const int32_t* b, int32_t* d) {
   if (!op.saturate) {
@@ -74,8 +79,8 @@ typename T::Raw element(const void* registers, int i) {
 }  // namespace
 
 const MatrixArithmetic matrix_arithmetics[] = {
-    {in_k_order<float>, in_k_order<double>, exact_s32},
-    {tensor_core_f32, tensor_core_f64, exact_s32},
+    {f32_in_k_order, fma_f64, exact_s32},
+    {tensor_core_f32, fma_f64, exact_s32},
 };
 
 template <class Shape, int k, class D, class A, class B>

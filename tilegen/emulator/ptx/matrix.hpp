@@ -24,12 +24,12 @@ struct MatrixArithmetic {
   void (*s32)(const MatrixOp& op, const int32_t* a, const int32_t* b, int32_t* d);
 };
 // By the launch's `arithmetic`, as tilegen/emulator/job.py names them. The first: each product and each
-// sum rounded to the type, k ascending. The second: the bits of Hopper's tensor cores.
+// sum rounded to f32, k ascending. The second: the bits of Hopper's tensor cores. f64 by FMA in both.
 extern const MatrixArithmetic matrix_arithmetics[];
 inline const MatrixArithmetic& matrix_arithmetic() { return matrix_arithmetics[tg::launch.arithmetic]; }
 
 void tensor_core_f32(const MatrixOp& op, const float* a, const float* b, float* d);
-void tensor_core_f64(const MatrixOp& op, const double* a, const double* b, double* d);
+void fma_f64(const MatrixOp& op, const double* a, const double* b, double* d);
 
 // ---- fragments ---------------------------------------------------------------------------------
 

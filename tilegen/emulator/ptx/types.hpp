@@ -52,18 +52,19 @@ TG_PTX_TYPE(pred, bool, bool)
 template <class T>
 constexpr int bits_of = 8 * int(sizeof(typename T::Raw));
 
+// inline: clang gives a specialization a symbol in every file, and the link would fail.
 template <class T>
-constexpr Format format_of = format_f32;
+inline constexpr Format format_of = format_f32;
 template <>
-constexpr Format format_of<f16> = format_f16;
+inline constexpr Format format_of<f16> = format_f16;
 template <>
-constexpr Format format_of<bf16> = format_bf16;
+inline constexpr Format format_of<bf16> = format_bf16;
 template <>
-constexpr Format format_of<tf32> = format_tf32;
+inline constexpr Format format_of<tf32> = format_tf32;
 template <>
-constexpr Format format_of<e4m3> = format_e4m3;
+inline constexpr Format format_of<e4m3> = format_e4m3;
 template <>
-constexpr Format format_of<e5m2> = format_e5m2;
+inline constexpr Format format_of<e5m2> = format_e5m2;
 
 // Bits to value.
 template <class T>
@@ -97,9 +98,9 @@ inline uint16_t raw<bf16>(float native) { return f32_to_bf16(native); }
 template <class T>
 constexpr bool is_floating = false;
 template <>
-constexpr bool is_floating<float> = true;
+inline constexpr bool is_floating<float> = true;
 template <>
-constexpr bool is_floating<double> = true;
+inline constexpr bool is_floating<double> = true;
 
 template <class T>
 struct Plain { using Type = T; };

@@ -180,6 +180,24 @@ void* __tsan_memset(void* to, int value, size_t n) {
   tg::hook_range(to, n, tg::Touch::write, TG_PC);
   return memset(to, value, n);
 }
+// -fsanitize=bounds: an index beyond an array whose length the compiler knows, one of the thread's own
+// among them, which no other check sees.
+struct tg_type {
+  uint16_t kind, bits;
+  char name[];
+};
+struct tg_out_of_bounds {
+  const char* file;
+  uint32_t line, column;
+  const tg_type *array, *index;
+};
+void __ubsan_handle_out_of_bounds(const tg_out_of_bounds* about, uintptr_t index) {
+  if (!tg::current) return;
+  bool in_text = strstr(about->file, "kernel.") != nullptr;
+  tg::fail_at("out-of-bounds", in_text ? int(about->line) : 0, TG_PC, "index %lld of an array of type %s",
+              static_cast<long long>(index), about->array->name);
+}
+
 // -fsanitize=alignment: the compiler checks each typed access before it is split into smaller ones.
 struct tg_type_mismatch {
   const char* file;
