@@ -78,6 +78,9 @@ def trials(plan: KernelPlan) -> list[Trial]:
         # More than eight rows of tiles, and a rest of five: they run in groups.
         Trial(replace(groups, m=12 * bm + 1, n=2 * bn + 1)),
         Trial(replace(groups, m=2 * bm + 1, n=12 * bn + 1)),
+        # One row less than a group has.
+        Trial(replace(groups, m=6 * bm + 1, n=2 * bn + 1)),
+        Trial(replace(groups, m=2 * bm + 1, n=6 * bn + 1)),
         Trial(replace(edge, k=0), front=True),
         Trial(replace(edge, k=0, alpha=nan, beta=0)),
         Trial(replace(wide, alpha=0, poison_ab=True)),
