@@ -142,13 +142,13 @@ def test_a_sample_is_killed_or_explained(device, tmp_path: Path, capsys) -> None
 
 
 def test_a_sample_of_cuda_is_killed_or_explained_on_the_emulator() -> None:
-    """The same one each time, of the first kernel of the corpus."""
+    """The same one each time, of the kernel of the corpus that holds the most of the template."""
     quick = find_device(registry.get("cuda"), None, "emulator:quick")
     cores = len(os.sched_getaffinity(0))
-    result = mutate(corpus("cuda")[:1], "cuda", quick, sample=8, seed=0, jobs=min(2, cores))
+    result = mutate(corpus("cuda")[2:3], "cuda", quick, sample=8, seed=2, jobs=min(2, cores))
     assert len(result.judged) == 8
     assert [str(one.mutant) for one in result.unexplained] == []
-    assert sum(not one.survived for one in result.compiled) >= 4
+    assert sum(not one.survived for one in result.compiled) >= 6
 
 
 def test_verdicts_are_kept_and_found_again(source, device, tmp_path: Path) -> None:
