@@ -89,7 +89,9 @@ def test_constants_of_an_enum() -> None:
 
 
 def test_constants_of_a_constexpr_outside_of_functions() -> None:
-    text = "constexpr int A = f(2, 1), B = A * 3;\nvoid g(int x)\n{\n    constexpr int C = x + B;\n}\n"
+    text = (
+        "constexpr int A = f(2, 1), B = A * 3;\nvoid g(int x)\n{\n    constexpr int C = x + B;\n}\n"
+    )
     code = Code(text, C)
     assert code.constants == {"A", "B"}
     got = {m.after for m in mutants(text, C, ("constant",))}
