@@ -22,6 +22,10 @@ _KERNEL = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\((?!\s*\d)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
+# That a CompileError's log tells.
+MOST_ERRORS = 8
+
+
 @dataclass
 class Program:
     """A compiled kernel text.
@@ -114,7 +118,23 @@ class Program:
             return store.keep(parts, build)
         except CompileError as error:
             self._check_entries(error)
-            raise
+            raise self._of_the_text(error) from None
+
+    def _of_the_text(self, error: CompileError) -> CompileError:
+        """The same with the text's own errors alone: those behind it only follow from them."""
+        told = [line for line in error.log.splitlines() if "error:" in line]
+        own = [line for line in told if line.startswith(f"kernel{self.language.suffix}:")] or told
+        if not own:
+            return error
+        log = own[:MOST_ERRORS]
+        if len(own) > MOST_ERRORS:
+            log[-1] = f"and {len(own) - MOST_ERRORS + 1} more errors"
+        return CompileError(
+            f"the {self.language.name} text does not compile for the emulator: {own[0]}",
+            compiler=error.compiler,
+            flags=error.flags,
+            log="\n".join(log),
+        )
 
     def _check_entries(self, error: CompileError) -> None:
         """Say it plainly where what does not compile is the call and not the text."""
