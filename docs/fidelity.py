@@ -3,7 +3,8 @@
     python docs/fidelity.py emulate                 the emulator's verdicts into docs/fidelity.json
     python docs/fidelity.py record --device 0       the device's outcomes (--device dry: no GPU is needed)
     python docs/fidelity.py sanitize --device 0     what compute-sanitizer says there
-    python docs/fidelity.py table                   docs/fidelity.md
+    python docs/fidelity.py merge --out FILE        a device's record made elsewhere into docs/fidelity.json
+    python docs/fidelity.py table                   docs/fidelity.md and docs/fidelity-rows.md
 
 The corpus lies in tests/emulated/faults. On a device each text is compiled by NVRTC and launched 20
 times, alone and beside other work, in processes that end with the first CUDA error or hang:
@@ -29,7 +30,7 @@ sys.path += [str(HERE.parent / "tests"), str(HERE.parent), str(HERE.parent / "ba
 
 from emulated.faults import corpus  # noqa: E402
 
-RECORD, TABLE = HERE / "fidelity.json", HERE / "fidelity.md"
+RECORD, TABLE, ROWS = (HERE / f"fidelity{end}" for end in (".json", ".md", "-rows.md"))
 WORKER = HERE / "fidelity_device.py"
 # Seconds for one answer: a compilation and 20 launches; a hang is told by the worker itself, after 2 s.
 ANSWER_SECONDS, STARTS = 40.0, 4
@@ -56,17 +57,35 @@ def write(path: Path, record: dict[str, Any]) -> None:
     temporary.replace(path)
 
 
-def emulate(path: Path, jobs: int) -> None:
-    """Judge every text, and keep the verdicts."""
-    texts = corpus.texts()
+def emulate(path: Path, jobs: int, only: str) -> None:
+    """Judge texts, and keep the verdicts."""
+    texts = [t for t in corpus.texts() if only in t.name]
     with ThreadPoolExecutor(jobs) as pool:
         judged = list(pool.map(corpus.judge, texts))
     record = read(path)
-    record["emulator"] = {
-        t.name: {"text": t.digest, "verdict": list(j.verdict), "digest": j.digest}
-        for t, j in zip(texts, judged, strict=True)
-    }
+    kept = record.setdefault("emulator", {})
+    for text, judgement in zip(texts, judged, strict=True):
+        before = kept.get(text.name, {}).get("verdict")
+        if before is not None and before != list(judgement.verdict):
+            print(f"{text.name}: {before} is now {list(judgement.verdict)}")
+        kept[text.name] = {
+            "text": text.digest,
+            "verdict": list(judgement.verdict),
+            "digest": judgement.digest,
+        }
     write(path, record)
+
+
+def merge(source: Path, path: Path) -> None:
+    """Take over what a device said; of results that are not always the same only how many there were."""
+    found, kept = read(source), read(path)
+    for outcome in found["device"].values():
+        digests = outcome.pop("digests")
+        outcome["results"] = len(digests)
+        if len(digests) == 1:
+            (outcome["digest"],) = digests
+    kept |= {part: found[part] for part in ("date", "name", "device", "sanitizer")}
+    write(path, kept)
 
 
 class Worker:
@@ -172,7 +191,7 @@ def record(device: str, path: Path, workers: int, seconds: float, only: str) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["emulate", "record", "sanitize", "table"])
+    parser.add_argument("what", choices=["emulate", "record", "sanitize", "merge", "table"])
     parser.add_argument("--device", default="0", help="number of the CUDA device, or dry")
     parser.add_argument("--out", type=Path, default=RECORD)
     parser.add_argument("--workers", type=int, default=6)
@@ -180,17 +199,20 @@ def main() -> None:
     parser.add_argument("--only", default="", help="part of the names of texts")
     options = parser.parse_args()
     if options.what == "emulate":
-        emulate(options.out, 2)
+        emulate(options.out, 2, options.only)
     elif options.what == "record":
         record(options.device, options.out, options.workers, options.seconds, options.only)
     elif options.what == "sanitize":
         from fidelity_sanitizer import sanitize
 
         sanitize(options.device, options.out, options.workers, options.seconds, options.only)
+    elif options.what == "merge":
+        merge(options.out, RECORD)
     else:
-        from fidelity_table import table
+        from fidelity_table import rows, table
 
         TABLE.write_text(table(read(options.out)), encoding="utf-8")
+        ROWS.write_text(rows(read(options.out)), encoding="utf-8")
 
 
 if __name__ == "__main__":

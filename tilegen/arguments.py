@@ -81,7 +81,8 @@ def fit(plan: KernelPlan, given: Mapping[str, Operand]) -> Fit:
     spec = plan.spec
     operands = {name: _checked(plan, name, operand) for name, operand in given.items()}
     sizes = _sizes(plan, {n: op for n, op in operands.items() if n != "d"})
-    rank = 3 if any(op.rank == 3 for name, op in operands.items() if name in AXES) else 2
+    # A batch of vectors is a batch too, with matrices that serve all of it.
+    rank = 3 if any(op.rank == (3 if n in AXES else 2) for n, op in operands.items()) else 2
     shape = (sizes["batch"], sizes["M"], sizes["N"])
     if "d" not in operands:
         size = DTYPES[spec.types.d].bytes
@@ -198,11 +199,16 @@ def _strides(plan: KernelPlan, name: str, operand: Operand) -> Strides:
     if name == "d":
         if step == 0 or ld == 0:
             raise LaunchError("out: a stride of 0 would write one element many times")
-        if shape[slow] > 1 and ld < shape[fast]:
-            raise LaunchError(f"out: its rows overlap (stride {ld} under extent {shape[fast]})")
-        span = (shape[slow] - 1) * ld + shape[fast]
-        if shape[0] > 1 and batch < span:
-            raise LaunchError(f"out: its batches overlap (stride {batch} under {span})")
+        span = shape[fast]
+        for what, stride, extent in sorted(
+            (("rows", ld, shape[slow]), ("batches", batch, shape[0])), key=lambda axis: axis[1]
+        ):
+            if extent < 2:
+                continue
+            if stride < span:
+                limit = f"extent {span}" if what == "rows" else str(span)
+                raise LaunchError(f"out: its {what} overlap (stride {stride} under {limit})")
+            span += (extent - 1) * stride
     return Strides(ld, step, batch)
 
 

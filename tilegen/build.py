@@ -184,6 +184,10 @@ def find_device(backend: Backend, arch: Arch | None, device: str | Device | None
         If none fits, or more than one does; the message lists them.
     """
     if device is not None and not isinstance(device, str):
+        if not hasattr(device, "selector"):
+            raise BackendError(
+                f"device: a selector, part of a name, or a Device is needed, not {type(device).__name__}"
+            )
         return device
     devices = list(backend.devices())
     listed = ", ".join(f"{d.selector} ({d.name})" for d in devices) or "none"
@@ -202,7 +206,8 @@ def find_device(backend: Backend, arch: Arch | None, device: str | Device | None
     exact = [d for d in devices if d.selector in (device, f"{device}:0")]
     if exact:
         return exact[0]
-    asked = [d for d in backend.checkers() if d.selector == device]
+    checkers = backend.checkers()
+    asked = [d for d in checkers if d.selector == device.lower()]
     if asked:
         return next((d for d in asked if arch is not None and d.arch.name == arch.name), asked[0])
     text, _, index = device.rpartition(":")
@@ -218,7 +223,11 @@ def find_device(backend: Backend, arch: Arch | None, device: str | Device | None
     if len(matches) > 1:
         names = ", ".join(f"{d.selector} ({d.name})" for d in matches)
         raise BackendError(f"device {device!r} fits more than one: {names}; add ':0' or a selector")
-    raise BackendError(f"no {backend.name} device fits {device!r}; found: {listed}")
+    others = " and ".join(dict.fromkeys(d.selector for d in checkers))
+    raise BackendError(
+        f"no {backend.name} device fits {device!r}; found: {listed}"
+        + (f"; to check without one: {others}" if others else "")
+    )
 
 
 def load(

@@ -31,6 +31,8 @@ def find_arch(backend: Backend, arch: str | Arch | None) -> tuple[Arch, str]:
             default,
             f"arch {default.name}: the default, since no {backend.name} device was found",
         )
+    if not isinstance(arch, str):
+        raise BackendError(f"arch: a name or an Arch is needed, not {type(arch).__name__}")
     if arch not in backend.archs:
         near = get_close_matches(arch, backend.archs, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""

@@ -389,9 +389,15 @@ def targets_text(backends: Sequence[Backend]) -> str:
             )
         if not devices:
             lines.append("  device    none found")
-        # One emulator for all archs.
-        for name in dict.fromkeys(d.name for d in backend.checkers() if d.rung == "emulator"):
-            lines += _wrapped("  device    ", f"emulator: {name}, runs every arch")
+        # Of what checks without a device, the emulator serves all archs and is taken by itself.
+        for one in {d.selector: d for d in backend.checkers() if d.rung == "emulator"}.values():
+            lacks = backend.toolchain(one.arch, one).missing
+            lines += _wrapped(
+                "  missing   " if lacks else "  device    ",
+                lacks or f"{one.selector}: {one.name}, runs every arch",
+            )
+            if lacks:
+                break
         for missing in backend.missing():
             lines += _wrapped("  missing   ", f"{missing.what}: {missing.command}")
     return "\n".join(lines)

@@ -274,13 +274,15 @@ def registers_fit(c: Candidate) -> Iterator[Violation]:
         return
     for use in c.registers:
         if use.spills:
+            there = f"{c.arch.name} has {use.limit}"
+            if use.limit < c.arch.registers.per_lane:
+                there = f"{c.threads} threads a block leave each {use.limit} on {c.arch.name}"
             yield Violation(
                 "registers",
                 "warp",
                 c.spec.warp,
                 f"{use.predicted} {use.file} registers a lane are predicted "
-                f"({use.accumulators} of them accumulators) and {c.arch.name} has "
-                f"{use.limit}: the kernel would spill",
+                f"({use.accumulators} of them accumulators) and {there}: the kernel would spill",
             )
 
 
@@ -306,17 +308,19 @@ def violations(candidate: Candidate) -> list[Violation]:
 def nearest_legal(candidate: Candidate, violation: Violation) -> str:
     """The value of the violated field nearest to the present one that the rules allow.
 
-    Values that make the whole spec legal come before those that only satisfy this rule.
+    Values that make the whole spec legal come before those that mend this rule and leave the others
+    as they are; one that breaks a rule anew is none.
     """
     if violation.nearest:
         return violation.nearest
     spec, form, arch = candidate.spec, candidate.form, candidate.arch
-    second = ""
+    # Warps that no longer tile the block lead on to a block that they do tile, and not back.
+    second, others = "", {"warps"} | {v.rule for v in violations(candidate)} - {violation.rule}
     for value, changed in _alternatives(spec, violation.field, form, arch):
         broken = violations(form.derive(changed, arch))
         if not broken:
             return _show(value)
-        if not second and violation.rule not in {v.rule for v in broken}:
+        if not second and {v.rule for v in broken} <= others:
             second = _show(value)
     return second
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilegen.bounds import BIAS_FLOOR, BIAS_SIGMAS
 from tilegen.build import build
-from tilegen.errors import VerifyError
+from tilegen.errors import SpecError, VerifyError, require
 from tilegen.kernel import Kernel
 from tilegen.spec import TileSpec
 
@@ -96,6 +96,9 @@ def verify(
     VerifyError
         For the smallest failing problem that Hypothesis finds, or a biased rounding.
     """
+    require("verify", what, Kernel, TileSpec)
+    if examples < 1:
+        raise SpecError(f"verify: examples = {examples}; at least 1 is needed")
     if isinstance(what, TileSpec):
         if backend is None:
             raise TypeError("verify(spec) needs backend=")

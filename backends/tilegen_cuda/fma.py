@@ -28,6 +28,7 @@ from tilegen.tiling import (
     CONTIGUOUS,
     ceil_div,
     kernel_name,
+    lane_grid,
     main_arguments,
     occupancy,
     planned_steps,
@@ -77,8 +78,8 @@ class Fma:
         instruction = next((i for i in SCALARS if i.type_acc == spec.types.acc), SCALARS[0])
         threads = max(1, spec.warps[0]) * max(1, spec.warps[1]) * arch.lanes
         size = DTYPES[spec.types.acc].bytes
-        way = LaneTile.of(spec, arch.lanes, max(1, WIDEST_BYTES // size))
-        lanes = None if way is None else way.lanes
+        widest = max(1, WIDEST_BYTES // size)
+        way, lanes = LaneTile.of(spec, arch.lanes, widest), lane_grid(arch.lanes, spec.warp, widest)
         base = Candidate(spec, "cuda", arch, self, instruction, threads, arch.lanes, lanes)
         if way is None:
             return base

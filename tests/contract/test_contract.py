@@ -27,7 +27,7 @@ from tilegen.testing import (
     make_arrays,
     rounded,
 )
-from tilegen.tiling import compute_type
+from tilegen.tiling import compute_type, operand_type
 
 WIDE = View(multiple=16)
 UNALIGNED = View(offset=1, pad=1)
@@ -514,3 +514,43 @@ def test_a_prepared_call_sees_what_the_arrays_hold_by_then(target: Target, name:
         c -= 1
         assert bits(prepared()) == bits(k(a, b, c, alpha=2, beta=1)), turn
     assert prepared() is prepared.out
+
+
+@cases("batched_bias", "batched_scale")
+def test_a_batch_of_vectors_makes_a_batch_of_results(target: Target, name: str) -> None:
+    """Found by use: D of two dimensions was written as if it had three."""
+    k = kernel(target, name)
+    spec, n = k.plan.spec, 5
+    a, b, c = operands(k, n, n, 4)
+    extras = {}
+    for step in spec.epilogue:
+        if step.op in ("bias", "scale"):
+            kind = DTYPES[operand_type(spec, step.op)].numpy
+            extras[step.op] = np.arange(3 * n).reshape(3, n).astype(kind) % 3
+        elif step.op == "residual":
+            extras[step.op] = matrix(
+                (n, n), DTYPES[operand_type(spec, "residual")].numpy, spec.layout.d, 4
+            )
+    together = k(a, b, c, beta=1, **extras)
+    assert together.shape == (3, n, n)
+    for i in range(3):
+        each = {op: x[i] if op != "residual" else x for op, x in extras.items()}
+        assert bits(k(a, b, c, beta=1, **each)) == bits(together[i])
+    none = {op: x[:0] if op != "residual" else x for op, x in extras.items()}
+    assert k(a, b, c, beta=1, **none).shape == (0, n, n)
+
+
+@cases("batched_bias")
+def test_batches_of_d_may_lie_between_each_other_s_rows(target: Target, name: str) -> None:
+    k = kernel(target, name)
+    spec = k.plan.spec
+    a, b, _ = operands(k, 6, 7, 4)
+    bias = np.zeros(7, DTYPES[operand_type(spec, "bias")].numpy)
+    residual = result(k, np.zeros((6, 7)))
+    slow, fast = (6, 7) if spec.layout.d == "row" else (7, 6)
+    room = np.zeros((slow, 3, fast), DTYPES[spec.types.d].numpy)
+    out = room.transpose(1, 0, 2) if spec.layout.d == "row" else room.transpose(1, 2, 0)
+    want = k(a, b, bias=bias, residual=residual)
+    stacked = np.stack([a] * 3) if spec.layout.a == "row" else np.stack([a.T] * 3).swapaxes(1, 2)
+    k(stacked, b, bias=bias, residual=residual, out=out)
+    assert all(np.array_equal(out[i], want) for i in range(3))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from pathlib import Path
 
 import pytest
 from emulated.faults import corpus
@@ -33,6 +34,34 @@ def test_the_corpus_is_as_large_as_it_says() -> None:
     assert sum(not t.fault and t.group != "correct" for t in TEXTS) >= 40, "harmless changes"
     assert sum(t.device for t in TEXTS) >= 300
     assert all(t.why for t in TEXTS)
+
+
+def test_the_page_is_what_the_record_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    monkeypatch.syspath_prepend(str(docs))
+    import fidelity
+    import fidelity_record
+    import fidelity_table
+
+    record = fidelity.read(fidelity.RECORD)
+    rows = fidelity_record.collect(record)
+    assert not [r.name for r in rows if r.clean == bool(r.text.verdict)], "verdicts have changed"
+    hint = "run: python docs/fidelity.py table"
+    assert fidelity_table.table(record) == fidelity.TABLE.read_text(encoding="utf-8"), hint
+    assert fidelity_table.rows(record) == fidelity.ROWS.read_text(encoding="utf-8"), hint
+
+
+@pytest.mark.parametrize(
+    ("found", "of", "low", "high"),
+    [(10, 10, 0.722, 1.0), (0, 20, 0.0, 0.161), (50, 100, 0.404, 0.596)],
+)
+def test_wilsons_interval(
+    monkeypatch: pytest.MonkeyPatch, found: int, of: int, low: float, high: float
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "docs"))
+    from fidelity_record import wilson
+
+    assert wilson(found, of) == pytest.approx((low, high), abs=0.001)
 
 
 @pytest.mark.parametrize("text", SAMPLE, ids=lambda t: t.name)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 import tilegen as tg
 from tilegen import registry
 from tilegen.backend import Device
+from tilegen.build import find_device
 from tilegen.cli import run as tilegen
 from tilegen.cli.mutating import corpus
 from tilegen.errors import BackendError, SpecError, VerifyError
@@ -24,7 +27,7 @@ from tilegen.mutation.language import Support
 from tilegen.mutation.pool import CRASHED, TIMED_OUT, Pool, Verdict
 from tilegen.mutation.problems import trials
 from tilegen.mutation.report import table, text, to_dict
-from tilegen.mutation.run import Judged, _race_checked, gathered, support_of
+from tilegen.mutation.run import Judged, _race_checked, support_of
 from tilegen.mutation.worker import (
     ASSERTED,
     COMPILES_NOT,
@@ -38,6 +41,9 @@ from tilegen.mutation.worker import (
 from tilegen.render import KernelSource
 
 SPEC = tg.TileSpec(block=(8, 32, 4), warp=(8, 16), pins={"opencl": {"form": "vector_fragment"}})
+
+
+MUTATED = ("opencl", "cuda")
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +141,16 @@ def test_a_sample_is_killed_or_explained(device, tmp_path: Path, capsys) -> None
     assert "| all | all | 25 |" in table(result)
 
 
+def test_a_sample_of_cuda_is_killed_or_explained_on_the_emulator() -> None:
+    """The same one each time, of the kernel of the corpus that holds the most of the template."""
+    quick = find_device(registry.get("cuda"), None, "emulator:quick")
+    cores = len(os.sched_getaffinity(0))
+    result = mutate(corpus("cuda")[2:3], "cuda", quick, sample=8, seed=2, jobs=min(2, cores))
+    assert len(result.judged) == 8
+    assert [str(one.mutant) for one in result.unexplained] == []
+    assert sum(not one.survived for one in result.compiled) >= 6
+
+
 def test_verdicts_are_kept_and_found_again(source, device, tmp_path: Path) -> None:
     kept = Verdict(WRONG, "D[0, 0]", 0.25)
     Journal(tmp_path / "v").keep("text", source, device, "native", kept)
@@ -165,35 +181,72 @@ def test_a_kill_holds_when_trials_are_added_and_a_survival_does_not(
     assert found == {"more": [True, False], "same": [True, True], "others": [False, False]}
 
 
-def lines_of(template: str) -> list[str]:
-    """The lines of a template that hold no Jinja, stripped, without the shortest."""
-    folder = files("tilegen_templates") / "opencl"
+def lines_of(backend: str, template: str) -> list[str]:
+    """The lines of a template, stripped, without the shortest; as patterns, what Jinja fills in open."""
+    folder = files("tilegen_templates") / backend
     lines = (line.strip() for line in (folder / template).read_text().splitlines())
-    return [line for line in lines if len(line) > 6 and "{" + "{" not in line and "{%" not in line]
+    filled = re.compile(r"\{\{.*?\}\}")
+    return [
+        ".*".join(re.escape(part) for part in filled.split(line))
+        for line in lines
+        if len(line) > 6 and "{%" not in line and len(filled.sub("", line)) > 6
+    ]
 
 
-@pytest.mark.parametrize(
-    "template",
-    sorted(
-        p.name for p in (files("tilegen_templates") / "opencl").iterdir() if p.name.endswith(".j2")
-    ),
-)
-def test_the_corpus_holds_every_statement_of_every_template(template: str, device) -> None:
-    texts = _corpus_texts(device)
-    absent = [line for line in lines_of(template) if not any(line in text for text in texts)]
+@cache
+def corpus_texts(backend: str) -> tuple[str, ...]:
+    """On the arch that the mutants run on: this machine's processor, or the emulator's."""
+    plugin = registry.get(backend)
+    devices = (*plugin.devices(), *plugin.checkers())
+    found = [d for d in devices if d.arch.kind == "cpu" or d.rung == "emulator"]
+    if not found:
+        pytest.skip(f"no {backend} device of this machine's processor is here")
+    return tuple(tg.emit(tg.lower(s, backend, found[0].arch)).text for s in corpus(backend))
+
+
+def every_template() -> list[tuple[str, str]]:
+    return [
+        (backend, file.name)
+        for backend in MUTATED
+        for file in sorted((files("tilegen_templates") / backend).iterdir(), key=lambda f: f.name)
+        if file.name.endswith(".j2")
+    ]
+
+
+@pytest.mark.parametrize(("backend", "template"), every_template())
+def test_the_corpus_holds_every_statement_of_every_template(backend: str, template: str) -> None:
+    texts = corpus_texts(backend)
+    lines = lines_of(backend, template)
+    absent = [line for line in lines if not any(re.search(line, text) for text in texts)]
     assert absent == []
 
 
-def _corpus_texts(device: Device) -> list[str]:
-    return [tg.emit(tg.lower(spec, "opencl", device.arch)).text for spec in corpus("opencl")]
-
-
-def test_every_barrier_and_every_test_of_alpha_and_beta_has_mutants(device) -> None:
-    support = support_of("opencl")
-    sources = [tg.emit(tg.lower(spec, "opencl", device.arch)) for spec in corpus("opencl")]
-    found = {mutant for place in gathered(sources, support).values() for _, mutant in place}
-    for code in ("barrier(CLK_LOCAL_MEM_FENCE);", "alpha == 0 ? 0 : K", "if (beta != 0)"):
-        assert [m for m in found if code in m.before], code
+@pytest.mark.parametrize(
+    ("backend", "code"),
+    [
+        ("opencl", "barrier(CLK_LOCAL_MEM_FENCE);"),
+        ("cuda", "__syncthreads();"),
+        ("cuda", "wait_for_copies();"),
+        ("cuda", "commit_copies();"),
+        ("cuda", "cp.async.wait_group"),
+        *(
+            (backend, code)
+            for backend in MUTATED
+            for code in ("alpha == 0 ? 0 : K", "if (beta != 0)")
+        ),
+    ],
+)
+def test_every_barrier_and_every_test_of_alpha_and_beta_has_mutants(
+    backend: str, code: str
+) -> None:
+    """Each place of it, in each text that holds it."""
+    language = support_of(backend).language
+    held = 0
+    for held_text in corpus_texts(backend):
+        lines = {n for n, line in enumerate(held_text.splitlines(), 1) if code in line}
+        assert lines <= {m.line for m in mutants(held_text, language)}
+        held += len(lines)
+    assert held
 
 
 def test_a_backend_without_a_language_is_refused() -> None:
@@ -224,8 +277,9 @@ def test_explanations_that_are_none(tmp_path: Path, entry: str, says: str) -> No
         read(file)
 
 
-def test_every_explanation_of_opencl_is_read() -> None:
-    support: Support = support_of("opencl")
+@pytest.mark.parametrize("backend", MUTATED)
+def test_every_explanation_is_read(backend: str) -> None:
+    support: Support = support_of(backend)
     assert all(len(e.reason) > 20 for e in read(support.explained))
 
 

@@ -14,11 +14,13 @@ __device__ unsigned at(const void* p) { return (unsigned)__cvta_generic_to_share
 """
 
 
-def run(body: str, args: list[Any], *, threads: int = 32, **more: Any) -> emulator.EmulatorRun:
+def run(
+    body: str, args: list[Any], *, threads: int = 32, grid: int = 1, **more: Any
+) -> emulator.EmulatorRun:
     """A kernel `k` whose parameters stand in the first line of the body."""
     parameters, _, rest = body.strip().partition("\n")
     text = f'{HEAD}extern "C" __global__ void k({parameters}) {{\n  unsigned t = threadIdx.x;\n{rest}\n}}\n'
-    return emulator.run(text, "cuda", entry="k", grid=1, block=threads, args=args, **more)
+    return emulator.run(text, "cuda", entry="k", grid=grid, block=threads, args=args, **more)
 
 
 def clean(body: str, args: list[Any], **more: Any) -> list[np.ndarray]:

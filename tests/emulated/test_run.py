@@ -13,7 +13,7 @@ import pytest
 
 import tilegen.cli as cli
 from tilegen import emulator
-from tilegen.emulator import toolchain
+from tilegen.emulator import job, runs, toolchain
 from tilegen.errors import BackendError, CompileError, LaunchError
 
 SCALE = """
@@ -296,6 +296,92 @@ def test_wrong_launches_are_refused(changes: dict[str, Any], words: str | None) 
     assert words in str(refused.value)
 
 
+TYPES = """
+struct Pair { int a; float b; };
+struct Later;
+enum Colour { red };
+"""
+REFUSED = [
+    ("const float*", np.zeros(4, "f8"), "argument 0 is an array of floats of 8 bytes each; the "
+                                        "parameter points to float, of 4"),
+    ("const float*", np.zeros(4, "f2"), "floats of 2 bytes each; the parameter points to float"),
+    ("float*", np.zeros(4, "i4"), "integers of 4 bytes each; the parameter points to float, of 4"),
+    ("volatile unsigned*", np.zeros(4, "f4"), "floats of 4 bytes each; the parameter points to "
+                                              "unsigned, of 4"),
+    ("short*", np.zeros(4, "u1"), "integers of 1 bytes each; the parameter points to short, of 2"),
+    ("float4*", np.zeros(4, "V3"), "elements of 3 bytes each, which do not make up what the "
+                                   "parameter points to, of 16"),
+    ("half*", np.zeros(4, "f4"), "floats of 4 bytes each, which do not make up"),
+    ("int", 16.9, "argument 0 is 16.899999999999999, which the parameter, int, does not hold"),
+    ("int", 4294967328, "argument 0 is 4294967328, which the parameter, int, does not hold"),
+    ("int", float("nan"), "argument 0 is nan, which the parameter, int, does not hold"),
+    ("int", float("inf"), "argument 0 is inf, which"),
+    ("int", 2.0**31, "argument 0 is 2147483648, which the parameter, int"),
+    ("unsigned", -1, "argument 0 is -1, which the parameter, unsigned, does not hold"),
+    ("unsigned", -1.0, "argument 0 is -1, which the parameter, unsigned, does not hold"),
+    ("short", 1 << 15, "argument 0 is 32768, which the parameter, short, does not hold"),
+    ("bool", 2, "argument 0 is 2, which the parameter, bool, does not hold"),
+    ("long long", 1 << 63, "argument 0 is 9223372036854775808, which the parameter, long long"),
+    ("unsigned long long", -1, "argument 0 is -1, which the parameter, unsigned long long"),
+    ("float", 1e300, "which the parameter, float, does not hold"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(REFUSED)), ids=[f"{t} {v}" for t, v, _ in REFUSED])
+def test_an_argument_that_its_parameter_does_not_take_is_refused(number: int) -> None:
+    kernels = [f"__global__ void k{i}({type_} p) {{}}" for i, (type_, *_) in enumerate(REFUSED)]
+    text = "\n".join(["#include <cuda_fp16.h>", TYPES, *kernels])
+    _, given, words = REFUSED[number]
+    program = emulator.compile(text, entries=[f"k{i}" for i in range(len(REFUSED))])
+    with pytest.raises(LaunchError) as refused:
+        emulator.run(program, entry=f"k{number}", grid=1, block=1, args=[given], races=False)
+    assert words in str(refused.value)
+
+
+def test_arguments_that_their_parameters_take() -> None:
+    """The values that arrive, at the ends of their ranges too, and pointers of other kinds."""
+    numbers = [
+        ("int", -(2**31)), ("int", 2.0**31 - 1), ("unsigned", 2**32 - 1), ("unsigned", 2.0**32 - 1),
+        ("unsigned long long", 2**64 - 1), ("long long", -(2**63)), ("bool", True), ("bool", 1.0),
+        ("float", 3), ("double", 2**64 - 2**11), ("float", np.float32(0.5)), ("short", np.int8(-3)),
+        ("unsigned char", 255), ("signed char", -128.0),
+    ]  # fmt: skip
+    pointers = [
+        ("const void*", np.zeros(3, "f8")), ("float4*", np.zeros(4, "f4")), ("half*", np.zeros(4, "f2")),
+        ("half*", np.zeros(4, "u2")), ("const half2*", np.zeros(4, "f2")), ("Later*", np.zeros(4, "f8")),
+        ("Pair*", np.zeros(2, [("a", "i4"), ("b", "f4")])), ("Colour*", np.zeros(2, "i4")),
+        ("bool*", np.zeros(2, "?")), ("const int*", np.zeros(2, "u4")), ("float*", 0),
+    ]  # fmt: skip
+    names = [f"{type_} p{i}" for i, (type_, _) in enumerate([*numbers, *pointers])]
+    same = " && ".join(
+        f"p{i} == ({type_}){value!r}" if isinstance(value, float) or type_ in ("float", "double")
+        else f"(unsigned long long)p{i} == {int(value) % 2**64}ull"
+        for i, (type_, value) in enumerate((t, v.item() if hasattr(v, "item") else v) for t, v in numbers)
+    )  # fmt: skip
+    body = f"__global__ void k(int* out, {', '.join(names)}) {{ out[0] = {same}; }}"
+    text = "\n".join(["#include <cuda_fp16.h>", TYPES, body])
+    args = [np.zeros(1, np.int32), *(value for _, value in (*numbers, *pointers))]
+    run = emulator.run(text, entry="k", grid=1, block=1, args=args, orders=[0], races=False)
+    assert run.clean, run
+    assert run.arrays[0][0] == 1
+
+
+def test_a_syntax_error_is_told_without_what_follows_from_it() -> None:
+    with pytest.raises(CompileError) as refused:
+        emulator.run("__global__ void k(int n) {\n  if (n\n}\n", entry="k", grid=1, block=1)
+    lines = refused.value.log.splitlines()
+    assert 1 <= len(lines) <= 8
+    assert all(line.startswith("kernel.cu:") for line in lines)
+    assert "kernel.cu:" in str(refused.value)
+    many = "".join(f"  a{i} = 1;\n" for i in range(12))
+    with pytest.raises(CompileError) as refused:
+        emulator.run(f"__global__ void k() {{\n{many}}}\n", entry="k", grid=1, block=1)
+    lines = refused.value.log.splitlines()
+    assert len(lines) == 8
+    assert lines[0].startswith("kernel.cu:2:")
+    assert lines[-1] == "and 5 more errors"
+
+
 def test_text_that_does_not_compile() -> None:
     with pytest.raises(CompileError) as refused:
         emulator.run("__global__ void k() {\n  undeclared = 1;\n}", entry="k", grid=1, block=1)
@@ -328,6 +414,36 @@ def test_time_limit() -> None:
     run = emulator.run(text, entry="k", grid=1, block=64, args=[np.zeros(64, np.int32)],
                        timeout=0.2, orders=[0], races=False)  # fmt: skip
     assert [f.kind for f in run.findings] == ["time-limit"]
+
+
+@pytest.mark.parametrize(
+    ("given", "limits"),
+    [
+        ({}, [(60, 2), (240, 16)]),
+        ({"timeout": 5}, [(5, 2), (5, 16)]),
+        ({"loop_seconds": 0.5}, [(60, 0.5), (240, 0.5)]),
+    ],
+)
+def test_a_limit_that_is_given_holds_in_the_race_run_too(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, float], limits: list[tuple[float, float]]
+) -> None:
+    seen = []
+
+    class Seen(runs.JobFile):
+        def __init__(self, launch: job.Launch) -> None:
+            seen.append((launch.timeout, launch.loop_seconds))
+            super().__init__(launch)
+
+    monkeypatch.setattr(runs, "JobFile", Seen)
+    emulator.run("__global__ void k() {}", entry="k", grid=1, block=1, orders=[0], **given)
+    assert seen == limits
+
+
+def test_a_time_limit_ends_the_race_run_when_it_says() -> None:
+    text = "__global__ void k() { for (volatile int i = 0;; i = i) {} }"
+    run = emulator.run(text, entry="k", grid=1, block=1, timeout=0.5, orders=[0])
+    assert {name for f in run.findings for name in f.runs} == {"forward", "races"}
+    assert 0.4 < run.seconds["races"] < 1.5
 
 
 def test_a_child_that_cannot_speak_is_ended_by_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,6 +529,12 @@ def test_command(call, file: Path, tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("--entry", "k", "--arg", "f99[3]"), "'f99' is none of f64, f32"),
+        (("--entry", "k", "--arg", "u16[3]=65536"), "'u16[3]=65536'"),
+        (("--entry", "k", "--arg", "u32[3]=1.5"), "'u32[3]=1.5'"),
+        (
+            ("--entry", "k", "--arg", "f32[20]", "--arg", "f64[20]", "--arg", "20"),
+            "argument 1 is an array of floats of 8 bytes each; the parameter points to float, of 4",
+        ),
         (("--entry", "k", "--arg", "x"), "'x' is no number, no TYPE[SIZES] and no .npy file"),
         (("--entry", "k", "--grid", "a,b"), "--grid 'a,b': integers with commas"),
         (("--entry", "none"), "'none' is no kernel"),
@@ -424,6 +546,33 @@ def test_command_refuses_in_a_sentence(call, file: Path, words: tuple[str, ...],
     assert (status, out) == (2, "")
     assert said in err
     assert len(err.splitlines()) == 1
+
+
+def test_command_knows_integer_types(call, tmp_path: Path) -> None:
+    types = {"s16": "int16", "u16": "uint16", "u32": "uint32", "s64": "int64", "u64": "uint64"}
+    path = tmp_path / "k.cu"
+    path.write_text(
+        "__global__ void k(short* a, unsigned short* b, unsigned* c, long long* d,\n"
+        "                  unsigned long long* e) { a[0] += b[0]; e[0] = e[1]; d[0] = c[0]; }\n"
+    )
+    values = [-3, 7, 2**32 - 1, -(2**63), 2**64 - 1]
+    args = [word for t, v in zip(types, values, strict=True) for word in ("--arg", f"{t}[2]={v}")]
+    status, out, err = call(path, "--entry", "k", "--block", "1", *args, "--save", tmp_path)
+    assert status == 0, out + err
+    made = [np.load(tmp_path / f"array{i}.npy") for i in range(5)]
+    assert [str(a.dtype) for a in made] == list(types.values())
+    assert [a.tolist() for a in made] == [
+        [4, -3], [7, 7], [2**32 - 1] * 2, [2**32 - 1, -(2**63)], [2**64 - 1] * 2
+    ]  # fmt: skip
+
+
+def test_command_runs_split_k(call) -> None:
+    path = Path(__file__).parents[2] / "examples/05_emulator/10_split_k.cu"
+    sizes = ("--entry", "gemm", "--grid", "1,1,2", "--block", "32,8")
+    arrays = ["f32[32,64]", "f32[64,32]", "out:f32[32,32]", "f32[2,32,32]", "u32[1]=0"]
+    words = [word for a in (*arrays, "32", "32", "64") for word in ("--arg", a)]
+    status, out, err = call(path, *sizes, *words)
+    assert (status, out.splitlines()[:1]) == (0, ["no findings"]), out + err
 
 
 def test_command_needs_a_known_suffix(call, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -150,3 +151,59 @@ def test_the_emulator_stands_in_where_no_device_runs_the_arch() -> None:
     assert (found.rung, found.arch.name) == ("emulator", "sm_75")
     with pytest.raises(tg.errors.BackendError, match="no cuda device fits 'cpu'"):
         find_device(backend, ARCHS["sm_80"], "cpu")
+
+
+def test_what_is_proposed_is_legal_or_nothing_is() -> None:
+    """Proposals that break another rule would send the reader round in a circle."""
+    for changes in (
+        {**F64, "block": (256, 128, 16), "warp": (64, 64)},
+        {**F64, "block": (128, 128, 16), "warp": (64, 32)},
+        {"block": (512, 512, 8), "warp": (64, 64)},
+        {"block": (16, 16, 4096), "warp": (16, 16)},
+        {"block": (100, 128, 32), "warp": (64, 32)},
+    ):
+        with pytest.raises(PlanError) as raised:
+            plan(**changes)
+        for violation in raised.value.violations:
+            if violation.nearest and violation.field in ("warp", "block[0]", "block[2]"):
+                first, _, block = violation.nearest.partition(" with block = ")
+                value = json.loads(first)
+                field, _, axis = violation.field.partition("[")
+                whole = list({**BASE, **changes}[field])
+                if axis:
+                    whole["012".index(axis[0])] = value
+                grown = {"block": json.loads(block)} if block else {}
+                plan(**{**changes, field: whole if axis else value, **grown})
+
+
+def test_a_block_that_warps_do_not_tile_is_the_only_fault() -> None:
+    with pytest.raises(PlanError) as raised:
+        plan(block=(100, 128, 32))
+    assert [v.rule for v in raised.value.violations] == ["warps"]
+
+
+def test_the_registers_that_a_block_leaves_are_not_the_arch_s() -> None:
+    with pytest.raises(PlanError, match="1024 threads a block leave each 64 on sm_80"):
+        plan(block=(256, 256, 16), warp=(64, 32))
+
+
+def test_a_device_that_is_none_is_told_what_checks_without_one() -> None:
+    from tilegen.build import find_device
+
+    backend = registry.get("cuda")
+    with pytest.raises(
+        tg.errors.BackendError, match="check without one: emulator and emulator:quick"
+    ):
+        find_device(backend, None, "cpu")
+    assert find_device(backend, None, "EMULATOR").selector == "emulator"
+    spec = tg.TileSpec(**BASE)
+    for call in (
+        lambda: tg.lower(spec, "cuda", 80),
+        lambda: tg.build(spec, "cuda", "sm_80", device=0),
+    ):
+        with pytest.raises(tg.errors.BackendError, match="needed, not int"):
+            call()
+    with pytest.raises(tg.errors.SpecError, match="a Kernel or TileSpec is needed, not str"):
+        tg.verify("x")
+    with pytest.raises(tg.errors.SpecError, match="examples = 0"):
+        tg.verify(spec, backend="cuda", examples=0)

@@ -88,6 +88,24 @@ def test_constants_of_an_enum() -> None:
     assert {m.function for m in mutants(text, C)} == {"enum"}
 
 
+def test_constants_of_a_constexpr_outside_of_functions() -> None:
+    text = (
+        "constexpr int A = f(2, 1), B = A * 3;\nvoid g(int x)\n{\n    constexpr int C = x + B;\n}\n"
+    )
+    code = Code(text, C)
+    assert code.constants == {"A", "B"}
+    got = {m.after for m in mutants(text, C, ("constant",))}
+    assert got == {
+        f"constexpr int A = {a}, B = {b};"
+        for a, b in (
+            *(("f(2, 1)", f"(A * 3) {turn} 1") for turn in "+-"),
+            *((f"(f(2, 1)) {turn} 1", "A * 3") for turn in "+-"),
+        )
+    }
+    places = {m.function for m in mutants(text, C, ("term", "literal"))}
+    assert places == {"enum", "g"}
+
+
 def test_parameters_are_narrowed_and_otherwise_left_alone() -> None:
     text = "static void f(const long n, const float *a)\n{\n}\n"
     assert [m.apply(text) for m in mutants(text, C)] == [text.replace("long", "int")]

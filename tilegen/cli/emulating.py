@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda"}
 _ARRAY = re.compile(r"(?P<out>out:)?(?P<type>\w+)\[(?P<shape>[\d,\s]+)\](?:=(?P<fill>\S+))?")
+# Of counters, indices and tickets, beside the types that a spec may have.
+INTEGERS = {"s16": "int16", "u16": "uint16", "u32": "uint32", "s64": "int64", "u64": "uint64"}
 ARGUMENTS = (
     "One for each parameter, in order: a number; TYPE[SIZES], an array of random small integers "
     "(f32[128,64]); TYPE[SIZES]=VALUE, one filled; out:TYPE[SIZES], an output whose elements must all "
@@ -42,7 +44,7 @@ def emulate(
     ] = 0,
     define: Annotated[list[str] | None, typer.Option("--define", "-D", help="NAME=VALUE.")] = None,
     orders: Annotated[
-        str, typer.Option("--orders", help="0 forward, 1 backward, others are seeds.")
+        str, typer.Option("--orders", help="0 forward, 1 reverse, others are seeds.")
     ] = "0,1,2",
     races: Annotated[bool, typer.Option(help="Run once under the race detector.")] = True,
     banks: Annotated[bool, typer.Option("--banks", help="Count bank conflicts by line.")] = False,
@@ -54,7 +56,14 @@ def emulate(
             help="Of matrix instructions: f32 in the order of k, or the bits of an H200.",
         ),
     ] = "f32",
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for a run.")] = 60.0,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            min=0.1,
+            help="Seconds of processor time for each run; 60, the race run's 240, if not given.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the random arrays.")] = 0,
     save: Annotated[
         Path | None, typer.Option("--save", help="Folder for the arrays, as .npy.")
@@ -125,25 +134,37 @@ def _argument(word: str, random: np.random.Generator) -> tuple[Argument, bool]:
             raise LaunchError(
                 f"--arg {word!r} is no number, no TYPE[SIZES] and no .npy file"
             ) from None
-    if array["type"] not in DTYPES:
-        raise LaunchError(f"--arg {word!r}: {array['type']!r} is none of {', '.join(DTYPES)}")
+    name, fill = array["type"], array["fill"]
+    if name not in DTYPES and name not in INTEGERS:
+        known = ", ".join((*DTYPES, *INTEGERS))
+        raise LaunchError(f"--arg {word!r}: {name!r} is none of {known}")
     output = array["out"] is not None
-    shape = tuple(int(n) for n in array["shape"].split(","))
-    return _filled(array["type"], shape, array["fill"], output, random), output
+    kind = np.dtype(INTEGERS[name]) if name in INTEGERS else DTYPES[name].numpy
+    try:
+        shape = tuple(int(n) for n in array["shape"].split(","))
+        return _filled(kind, shape, fill, output, random), output
+    except ValueError as error:
+        raise LaunchError(f"--arg {word!r}: {error}") from None
+    except OverflowError:
+        raise LaunchError(f"--arg {word!r}: {fill} is not a value of {name}") from None
 
 
 def _filled(
-    name: str, shape: tuple[int, ...], fill: str | None, output: bool, random: np.random.Generator
+    kind: np.dtype[Any],
+    shape: tuple[int, ...],
+    fill: str | None,
+    output: bool,
+    random: np.random.Generator,
 ) -> npt.NDArray[Any]:
     import numpy as np
 
-    about = DTYPES[name]
+    integral = kind.kind in "iu"
     if fill is not None:
-        return np.full(shape, float(fill), about.numpy)
+        return np.full(shape, int(fill, 0) if integral else float(fill), kind)
     if output:
-        return np.full(shape, np.nan if about.is_float else -1, np.float32).astype(about.numpy)
-    low = 0 if about.kind == "unsigned" else -3
-    return random.integers(low, 4, shape).astype(about.numpy)
+        unset = np.full(shape, -1, np.int64) if integral else np.full(shape, np.nan, np.float32)
+        return unset.astype(kind)
+    return random.integers(0 if kind.kind == "u" else -3, 4, shape).astype(kind)
 
 
 def _as_dict(run: Any) -> dict[str, Any]:

@@ -36,7 +36,8 @@ ArchName = Annotated[
     str | None, typer.Option("--arch", "-a", help="Left out: that of the device found here.")
 ]
 DeviceName = Annotated[
-    str | None, typer.Option("--device", "-d", help="cpu, gpu:1, or part of a device's name.")
+    str | None,
+    typer.Option("--device", "-d", help="cpu, gpu:1, part of a device's name, or emulator."),
 ]
 Examples = Annotated[int, typer.Option("--examples", min=1, help="How many problems to solve.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed draws the same problems.")]

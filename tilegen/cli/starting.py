@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tilegen import registry
 from tilegen.cli.failures import say
 from tilegen.cli.shared import ArchName, AsJson, Output, named
 from tilegen.errors import PlanError, SpecError
@@ -49,7 +50,8 @@ def init(
     if arch is not None and backend is None:
         raise typer.BadParameter("--arch needs --backend")
     spec = starting_spec(types, backend, arch)
-    text = commented(spec, as_json_file=output is not None and output.suffix == ".json")
+    as_json_file = output is not None and output.suffix == ".json"
+    text = commented(spec, backend or "opencl", as_json_file=as_json_file)
     if output is None:
         say({"path": None, "text": text} if as_json else text.rstrip("\n"))
         return
@@ -94,11 +96,18 @@ def starting_types(types: str) -> dict[str, str]:
     return {"a": types, "b": types, "acc": acc, "c": out, "d": out}
 
 
-def commented(spec: TileSpec, *, as_json_file: bool = False) -> str:
-    """The spec as TOML in which every key says what it is for; JSON has no comments."""
+def commented(spec: TileSpec, backend: str = "opencl", *, as_json_file: bool = False) -> str:
+    """The spec as TOML in which every key says what it is for; JSON has no comments.
+
+    Parameters
+    ----------
+    backend : str
+        Whose pins the example shows.
+    """
     if as_json_file:
         return json.dumps(spec.model_dump(mode="json", exclude_none=True), indent=2) + "\n"
-    t = spec.types
+    t, plugin = spec.types, registry.get(backend)
+    forms = plugin.forms(next(iter(plugin.archs.values())))
 
     def line(key: str, value: str, says: str) -> str:
         return f"{f'{key} = {value}':<25} # {says}"
@@ -140,8 +149,8 @@ def commented(spec: TileSpec, *, as_json_file: bool = False) -> str:
         ],
         [
             "# Choices for one backend that are otherwise the plan's.",
-            "# [pins.opencl]",
-            '# form = "work_group"',
+            f"# [pins.{backend}]",
+            f'# form = "{forms[-1].name}"',
         ],
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"

@@ -24,7 +24,7 @@ MAGIC = 0x74676A31
 RACES, DELAY, BANKS, POISON = 1, 2, 4, 8
 # Arithmetics of matrix instructions, in the order of ``ptx/matrix.cpp``; the flags' second byte.
 ARITHMETICS = ("f32", "hopper")
-WRITTEN_ONCE = 1
+WRITTEN_ONCE, FLOATING, INTEGRAL, LARGE = 1, 2, 4, 8
 INT, FLOAT, BYTES, BUFFER = range(4)
 MOST_DIMENSIONS = 8
 # Of a span, from which on an array of few elements keeps its gaps (tg_memory.cpp).
@@ -330,8 +330,12 @@ def _record(argument: Argument, flags: int, place: int, alias: int) -> bytes:
         align = argument.align if isinstance(argument, Buffer) else 256
         shape, strides = given.shape, given.strides
         integer = argument.packed if isinstance(argument, TensorMap) else 0
+        flags |= {"f": FLOATING, "i": INTEGRAL, "u": INTEGRAL, "b": INTEGRAL}.get(
+            given.dtype.kind, 0
+        )
     elif isinstance(given, (bool, int, np.bool_, np.integer)):
         kind, integer = INT, _wrapped(int(given))
+        flags |= LARGE if integer < 0 < int(given) else 0
     elif isinstance(given, (float, np.floating)):
         kind, real = FLOAT, float(given)
     elif isinstance(given, (bytes, np.generic)):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from tilegen.emulator import toolchain, vocabulary
+from tilegen.emulator import store, toolchain, vocabulary
 from tilegen.emulator.findings import Finding
 from tilegen.emulator.vocabulary import Vocabulary
 from tilegen.errors import CompileError, LaunchError
@@ -20,6 +20,10 @@ _DYNAMIC_NAME = re.compile(r"\bextern\b[^;{}()]*(?:\([^)]*\)[^;{}()]*)*?\b(\w+)\
 _ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\(\s*(\d+)\s*\)")
 _KERNEL = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\((?!\s*\d)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+# That a CompileError's log tells.
+MOST_ERRORS = 8
 
 
 @dataclass
@@ -49,7 +53,11 @@ class Program:
 
     def executables(self, modes: Sequence[str]) -> dict[str, Path]:
         """The program in modes of ``toolchain`` (``"plain"``, ``"races"``), built side by side."""
-        missing = [mode for mode in modes if mode not in self._built]
+        missing = [
+            mode
+            for mode in modes
+            if mode not in self._built or not store.is_sound(self._built[mode])
+        ]
         start = time.perf_counter()
         if missing:
             compiler = toolchain.host_compiler()
@@ -88,28 +96,45 @@ class Program:
             for f in sorted(folder.glob("*"))
             if f.is_file()
         ]
-        path = toolchain.place_of(
+        parts = (
             "emulated", compiler.identity, toolchain.runtime_digest(), driver, *headers, *flags
-        )
-        if path.exists():
-            return path
-        with tempfile.TemporaryDirectory(prefix="tilegen-") as folder:
-            source, built = Path(folder) / "driver.cpp", Path(folder) / "kernel.o"
-            source.write_text(driver, encoding="utf-8")
-            kernel = f"the {self.language.name} text"
-            try:
+        )  # fmt: skip
+        kernel = f"the {self.language.name} text"
+
+        def build(path: Path) -> None:
+            with tempfile.TemporaryDirectory(prefix="tilegen-") as folder:
+                source, built = Path(folder) / "driver.cpp", Path(folder) / "kernel.o"
+                source.write_text(driver, encoding="utf-8")
                 toolchain.call(compiler, [*flags, "-c", str(source), "-o", str(built)], kernel)
-            except CompileError as error:
-                self._check_entries(error)
-                raise
-            named = []
-            for i, part in enumerate(objects):
-                # Zig goes by the ending of a name, which the cache's files do not have.
-                named.append(Path(folder) / f"runtime{i}.o")
-                named[-1].symlink_to(part)
-            link = [*map(str, [named[0], built, *named[1:]]), *compiler.link_flags]
-            toolchain.make(path, link, compiler, kernel)
-        return path
+                named = []
+                for i, part in enumerate(objects):
+                    # Zig goes by the ending of a name, which the cache's files do not have.
+                    named.append(Path(folder) / f"runtime{i}.o")
+                    named[-1].symlink_to(part)
+                link = [*map(str, [named[0], built, *named[1:]]), *compiler.link_flags]
+                toolchain.call(compiler, [*link, "-o", str(path)], kernel)
+
+        try:
+            return store.keep(parts, build)
+        except CompileError as error:
+            self._check_entries(error)
+            raise self._of_the_text(error) from None
+
+    def _of_the_text(self, error: CompileError) -> CompileError:
+        """The same with the text's own errors alone: those behind it only follow from them."""
+        told = [line for line in error.log.splitlines() if "error:" in line]
+        own = [line for line in told if line.startswith(f"kernel{self.language.suffix}:")] or told
+        if not own:
+            return error
+        log = own[:MOST_ERRORS]
+        if len(own) > MOST_ERRORS:
+            log[-1] = f"and {len(own) - MOST_ERRORS + 1} more errors"
+        return CompileError(
+            f"the {self.language.name} text does not compile for the emulator: {own[0]}",
+            compiler=error.compiler,
+            flags=error.flags,
+            log="\n".join(log),
+        )
 
     def _check_entries(self, error: CompileError) -> None:
         """Say it plainly where what does not compile is the call and not the text."""

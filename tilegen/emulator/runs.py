@@ -23,6 +23,8 @@ from tilegen.errors import LaunchError
 
 # The child watches its processor time itself; the parent only ends one that cannot.
 GRACE = 5.0
+# Seconds of processor time: of one run, and of one thread between two barriers.
+TIMEOUT, LOOP_SECONDS = 60.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,8 @@ def run(
     warp_size: int | None = None,
     orders: Sequence[int] = (0, 1, 2),
     races: bool = True,
-    timeout: float = 60.0,
-    loop_seconds: float = 2.0,
+    timeout: float | None = None,
+    loop_seconds: float | None = None,
     defines: Sequence[str] = (),
     banks: bool = False,
     arithmetic: str = "f32",
@@ -132,13 +134,14 @@ def run(
     warp_size : int, optional
         Left out: the language's.
     orders : sequence of int
-        0 runs threads forwards, 1 backwards, each other number is a seed.
+        0 runs threads forward, 1 in reverse, each other number is a seed.
     races : bool
         Whether one more run, in the first order, goes through the race detector.
-    timeout : float
-        Seconds of processor time for one run.
-    loop_seconds : float
-        Seconds of processor time for one thread between two barriers.
+    timeout : float, optional
+        Seconds of processor time for one run, each run. Left out: 60, and 240 under the race detector.
+    loop_seconds : float, optional
+        Seconds of processor time for one thread between two barriers, in each run. Left out: 2, and
+        16 under the race detector.
     defines : sequence of str
         Macros as ``NAME=VALUE``.
     banks : bool
@@ -153,7 +156,8 @@ def run(
     CompileError
         If the text does not compile, or there is no compiler.
     LaunchError
-        If the arguments do not fit the kernel.
+        If the arguments do not fit the kernel: their count, the size and kind (floating or integral)
+        of an array's elements, a number that its parameter does not hold.
     """
     program = text if isinstance(text, Program) else compile(text, language, entry, defines)
     if entry not in program.entries:
@@ -163,7 +167,7 @@ def run(
     if arithmetic not in job.ARITHMETICS:
         raise LaunchError(f"arithmetic {arithmetic!r} is none of {', '.join(job.ARITHMETICS)}")
     if not orders:
-        raise LaunchError("no order is given; 0 runs threads forwards")
+        raise LaunchError("no order is given; 0 runs threads forward")
     wrong = [n for n in outputs if not 0 <= n < len(args) or isinstance(args[n], (int, float))]
     if wrong:
         raise LaunchError(f"outputs: argument {wrong[0]} is not an array")
@@ -180,8 +184,8 @@ def run(
         shared_limit=shared_limit,
         order=orders[0],
         flags=0,
-        loop_seconds=loop_seconds,
-        timeout=timeout,
+        loop_seconds=LOOP_SECONDS if loop_seconds is None else loop_seconds,
+        timeout=TIMEOUT if timeout is None else timeout,
     )
     planned = [(order, False) for order in orders] + ([(orders[0], True)] if races else [])
     gathered = _Gathered(list(program.findings))
@@ -191,9 +195,11 @@ def run(
         if watched:
             flags |= job.RACES | (job.BANKS if banks else 0)
         one = replace(launch, order=order, flags=flags)
-        # The race detector costs time that the kernel is not to blame for.
-        if watched:
-            one = replace(one, timeout=4 * timeout, loop_seconds=8 * loop_seconds)
+        # The race detector costs time that the kernel is not to blame for; what was asked for holds.
+        if watched and timeout is None:
+            one = replace(one, timeout=4 * TIMEOUT)
+        if watched and loop_seconds is None:
+            one = replace(one, loop_seconds=8 * LOOP_SECONDS)
         child = _child(built[modes[watched]], one, program)
         gathered.add(run_name(order, watched), child, watched)
     return gathered.finish(program)

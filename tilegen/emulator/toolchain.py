@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from tilegen.build import cache_path
+from tilegen.emulator import store
 from tilegen.errors import CompileError
 
 RUNTIME = Path(__file__).parent / "runtime"
@@ -65,6 +62,8 @@ class HostCompiler:
         if self.family == "gcc":
             # An `extern thread_local` has no initialiser that it would have to call first.
             flags.append("-fno-extern-tls-init")
+            # Lines are all that is asked of the debugging information; where variables live costs time.
+            flags.append("-fno-var-tracking")
         if self.family == "zig":
             flags.append("-fno-sanitize=undefined")
         if _is_v3():
@@ -79,12 +78,8 @@ class HostCompiler:
         """
         if mode == PLAIN:
             # Indices beyond an array of known length, which cost less here than beside the hooks.
-            # Clang's other kind of bounds only ends the program; gcc leaves out what cannot be beyond.
-            return (
-                ("-fsanitize=bounds", "-ftree-vrp")
-                if self.family == "gcc"
-                else ("-fsanitize=array-bounds",)
-            )
+            # Clang's other kind of bounds only ends the program.
+            return ("-fsanitize=bounds",) if self.family == "gcc" else ("-fsanitize=array-bounds",)
         flags = ["-fsanitize=thread", "-fsanitize=alignment"]
         if self.family == "gcc":
             flags += ["--param", "tsan-instrument-func-entry-exit=0"]
@@ -194,26 +189,6 @@ def _first_error(log: str) -> str:
     return (told or lines or ["the compiler said nothing"])[0].strip()
 
 
-def place_of(*parts: str) -> Path:
-    """Where the cache keeps what these parts determine, named as other compiled kernels are."""
-    return cache_path() / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}.bin"
-
-
-def make(path: Path, build: Sequence[str], compiler: HostCompiler, what: str) -> None:
-    """Run the compiler with ``-o`` a temporary file and put that in place whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        call(compiler, [*build, "-o", temporary], what)
-        os.chmod(temporary, 0o755)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
 @cache
 def _digest() -> str:
     files = [f for folder in (RUNTIME, PTX) if folder.is_dir() for f in sorted(folder.iterdir())]
@@ -232,7 +207,7 @@ def runtime_digest() -> str:
 def runtime_objects(
     compiler: HostCompiler, dynamic_names: Sequence[str] = (), dynamic_align: int = 16
 ) -> list[Path]:
-    """The runtime's object files in the order of linking, built if they are not in the cache.
+    """The runtime's object files in the order of linking, built if the cache does not hold them whole.
 
     The kernel's own object belongs behind the first. ``dynamic_names`` are what the kernel text calls
     its dynamic shared memory, which begins at a multiple of ``dynamic_align`` bytes.
@@ -246,8 +221,13 @@ def runtime_objects(
         more = []
         if source.stem == LAST:
             more = [f'-DTG_DYNAMIC_NAMES="{labels}"', f'-DTG_DYNAMIC_ALIGN="{dynamic_align}"']
-        path = place_of("emulator", compiler.identity, _digest(), source.name, *flags, *more)
-        if not path.exists():
-            make(path, [*flags, *more, "-c", str(source)], compiler, source.name)
-        objects.append(path)
+        parts = ("emulator", compiler.identity, _digest(), source.name, *flags, *more)
+        arguments = [*flags, *more, "-c", str(source), "-o"]
+
+        def build(
+            path: Path, arguments: Sequence[str] = arguments, name: str = source.name
+        ) -> None:
+            call(compiler, [*arguments, str(path)], name)
+
+        objects.append(store.keep(parts, build))
     return objects

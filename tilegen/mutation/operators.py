@@ -23,7 +23,7 @@ class Mutant:
     ----------
     operator : str
     function : str
-        Whose body it is in; ``enum`` for a constant.
+        Whose body it is in; ``enum`` for a constant, however it is declared.
     line : int
         Of the unchanged text, from 1.
     before, after : str
@@ -168,8 +168,8 @@ def literal(code: Code) -> Iterator[Change]:
 def constant(code: Code) -> Iterator[Change]:
     """A named constant is one more, or one less, than its formula says."""
     for start, end in code.enums:
-        for first, last in code.arguments(start):
-            if code.word(first + 1) == "=" and last < end:
+        for first, last in code.split(start + 1, end - 1, ","):
+            if code.word(first + 1) == "=":
                 value = code.part(first + 2, last)
                 if last > first + 2:
                     yield first + 2, last, f"({value}) + 1"

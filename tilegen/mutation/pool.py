@@ -15,8 +15,8 @@ from .worker import Task, serve
 
 CRASHED = "crash"
 TIMED_OUT = "timeout"
-# A process that waits for ever uses no processor time, so the clock ends it.
-WALL_SECONDS = 90.0
+# A process that waits for ever uses no processor time, so the clock ends it; on a loaded machine late.
+WALL_SECONDS = 300.0
 PRELOAD = ["tilegen.mutation.worker", "tilegen.mutation.checks"]
 
 

@@ -14,6 +14,8 @@ from .memory import Guarded
 # Most faulty indices stay within this many bytes, and are seen without the cost of a new process.
 MARGIN = 1 << 18
 SMALL = 2500
+# Tiles along K of a problem with edges: two whole ones and a part.
+EDGE_STEPS = 3
 NAN_OF_ONES = struct.unpack("<d", struct.pack("<Q", 2**63 - 1))[0]
 
 
@@ -78,6 +80,9 @@ def trials(plan: KernelPlan) -> list[Trial]:
         # More than eight rows of tiles, and a rest of five: they run in groups.
         Trial(replace(groups, m=12 * bm + 1, n=2 * bn + 1)),
         Trial(replace(groups, m=2 * bm + 1, n=12 * bn + 1)),
+        # One row less than a group has.
+        Trial(replace(groups, m=6 * bm + 1, n=2 * bn + 1)),
+        Trial(replace(groups, m=2 * bm + 1, n=6 * bn + 1)),
         Trial(replace(edge, k=0), front=True),
         Trial(replace(edge, k=0, alpha=nan, beta=0)),
         Trial(replace(wide, alpha=0, poison_ab=True)),
@@ -110,11 +115,16 @@ def trials(plan: KernelPlan) -> list[Trial]:
     if plan.spec.types.d == "bf16":
         # Its narrowing is written out, and rounds a NaN of all ones up to zero if it takes it for a number.
         out.append(Trial(replace(edge, alpha=NAN_OF_ONES, beta=0)))
+    if stages > EDGE_STEPS:
+        # The prologue alone takes in the K of the others, and the loop has edges of its own.
+        out.append(Trial(replace(edge, k=stages * bk + 1), exact=True))
     axes: tuple[Broadcast, ...] = ("rows", "cols", "all", *(("batch",) if batch else ()))
     for axis in axes:
         for operand in "abc":
             views = {**TIGHT, operand: View(broadcast=axis)}
             out.append(Trial(replace(edge, views=views)))
+            if stages > EDGE_STEPS and operand != "c":
+                out.append(Trial(replace(edge, k=stages * bk + 1, views=views)))
     if batch:
         out += [Trial(replace(wide, batch=2, seed=4)), Trial(replace(edge, batch=1))]
         # A row of tiles of each batch, so that the place in the batch and in the grid differ.

@@ -135,21 +135,25 @@ class Code:
 
     @cached_property
     def enums(self) -> list[tuple[int, int]]:
-        """The braces of each enum."""
-        return [
-            (i + 1, self.partner[i + 1])
-            for i, token in enumerate(self.tokens)
-            if token.text == "enum" and self.word(i + 1) == "{"
-        ]
+        """What stands before and behind the constants of each enum, or ``constexpr`` outside of functions."""
+        out = []
+        for i, token in enumerate(self.tokens):
+            if token.text == "enum" and self.word(i + 1) == "{":
+                out.append((i + 1, self.partner[i + 1]))
+        for i, token in enumerate(self.tokens):
+            declares = token.text == "constexpr" and self.is_type(i + 1) and self.word(i + 3) == "="
+            if declares and self.function_at(i) is None:
+                out.append((i + 1, next(self._ends(i, len(self)), len(self))))
+        return out
 
     @cached_property
     def constants(self) -> frozenset[str]:
-        """Names that an enum defines."""
+        """Names that an enum, or ``constexpr`` outside of functions, defines."""
         return frozenset(
             self.word(i)
             for start, end in self.enums
-            for i in range(start, end)
-            if self.word(i + 1) == "=" and self.word(i - 1) in ("{", ",")
+            for i in range(start + 1, end)
+            if self.word(i + 1) == "=" and (i == start + 1 or self.word(i - 1) == ",")
         )
 
     def function_at(self, i: int) -> Function | None:

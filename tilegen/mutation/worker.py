@@ -143,6 +143,6 @@ class Worker:
 
         self._checks = None
         self._backend = registry.get(task.source.plan.backend)
-        self._device = find_device(self._backend, None, task.device)
+        self._device = find_device(self._backend, task.source.plan.arch, task.device)
         self._checks = Checks(task.source.plan, self._device, task.taken)
         self._digest = task.source.digest

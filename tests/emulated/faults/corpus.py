@@ -200,7 +200,7 @@ def judge(text: Text, orders: tuple[int, ...] = ORDERS) -> Judgement:
         run = emulator.run(
             text.text, entry=kernel.entry, grid=kernel.grid, block=kernel.block, args=operands.args,
             outputs=operands.outputs, shared_bytes=kernel.shared, shared_limit=227 * 1024,
-            orders=orders, timeout=8.0, loop_seconds=0.5,
+            orders=orders, timeout=8.0, loop_seconds=0.5, arithmetic="hopper",
         )  # fmt: skip
     except CompileError as error:
         return Judgement((NOT_COMPILED,), str(error), "")

@@ -36,8 +36,10 @@ uint32_t mbarrier_pending_count(uint64_t state);
 // Whether the phase of `state`, or the phase with this parity, has completed. try_wait may block, and
 // here does until it has: the loop round it passes at once, and what never completes is a deadlock.
 bool mbarrier_wait(uint64_t barrier, uint64_t state, bool parity, bool may_block, int line);
-// Fails unless there is an mbarrier at the address.
-void mbarrier_check(uint32_t barrier, int line);
+// Fails unless there is an mbarrier at the address; reports one that the async proxy may not see yet.
+void mbarrier_meets_engine(uint32_t address, int line);
+// fence.mbarrier_init
+void mbarrier_init_fence();
 
 inline uint32_t mapa(uint32_t address, uint32_t rank, int line) {
   if (rank) tg::fail("bad-argument", line, "mapa of block %u: a cluster has one block here", rank);

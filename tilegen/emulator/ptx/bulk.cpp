@@ -126,9 +126,9 @@ Copy* make(uint64_t map_address, int rank, const int32_t* at, uint64_t shared, b
     copy->bytes *= copy->map.box[d];
   }
   copy->shared = shared32(shared, line);
-  // Without a swizzle 128 bytes; else the pattern repeats every eight rows of its span.
-  const uint32_t span = span_of[copy->map.swizzle], align = span ? 8 * span : 128;
-  tg::shared_access(copy->shared, copy->bytes, align, store ? tg::Access::read : tg::Access::write, what,
+  // 128 bytes with every swizzle: the pattern follows addresses (CUDA programming guide, "Swizzle pattern
+  // pointer offset computation").
+  tg::shared_access(copy->shared, copy->bytes, 128, store ? tg::Access::read : tg::Access::write, what,
                     line);
   copy->store = store;
   copy->line = line;
@@ -160,7 +160,7 @@ void issue_load(Copy* copy, uint64_t barrier, uint32_t blocks, const char* what)
     tg::fail("bad-argument", copy->line, "%s: multicast to blocks 0x%x: a cluster has one block here",
              what, blocks);
   copy->barrier = shared32(barrier, copy->line);
-  mbarrier_check(copy->barrier, copy->line);
+  mbarrier_meets_engine(copy->barrier, copy->line);
   void* to = tg::shared_pointer(copy->shared);
   tg::note_pending_begin(to, copy->bytes, copy->line);
   if (tg::launch.delayed) memset(to, 0xff, copy->bytes);

@@ -11,6 +11,8 @@ struct Barrier {
   uint32_t address, expected, pending;
   int64_t bytes;   // transactions still to come
   uint32_t phase;  // phases completed so far
+  uint32_t maker;  // the thread that ran init
+  bool fenced;     // by a fence.mbarrier_init of that thread
 };
 tg::Array<Barrier> barriers;
 
@@ -98,7 +100,17 @@ bool completed(void* arg) {
 
 }  // namespace
 
-void mbarrier_check(uint32_t barrier, int line) { at(barrier, "mbarrier", line); }
+// The async proxy completes transactions of an object that init made through the generic one (CUDA
+// programming guide, "Asynchronous data copies using the Tensor Memory Accelerator": a fence makes the
+// new barrier visible to the async proxy).
+void mbarrier_meets_engine(uint32_t address, int line) {
+  if (at(address, "mbarrier", line).fenced) return;
+  tg::note_async_read(tg::shared_pointer(address), 8, line);
+}
+
+void mbarrier_init_fence() {
+  for (Barrier& barrier : barriers) barrier.fenced |= barrier.maker == tg::current->linear;
+}
 
 void mbarrier_init(uint64_t where, uint32_t count, int line) {
   const uint32_t address = shared32(where, line);
@@ -107,7 +119,7 @@ void mbarrier_init(uint64_t where, uint32_t count, int line) {
     tg::fail("bad-mbarrier", line, "mbarrier.init: a count of %u, must be 1 to %u", count, most_arrivals);
   if (find(address))
     tg::fail("bad-mbarrier", line, "mbarrier.init: there is an mbarrier at 0x%x already", address);
-  barriers.push(Barrier{address, count, count, 0, 0});
+  barriers.push(Barrier{address, count, count, 0, 0, tg::current->linear, false});
   const uint64_t word = word_of(address);
   memcpy(place, &word, 8);
   tg::note_write(place, 8, line);

@@ -190,10 +190,11 @@ def _fence(op: Operation) -> str:
     if op.take("mbarrier_init"):
         op.need("release")
         op.need("cluster")
-    else:
-        op.arrange(("sc", "acq_rel", "acquire", "release"), _SCOPES)
-        op.take("sc", "acq_rel", "acquire", "release")
-        op.need(*_SCOPES)
+        op.operands(0)
+        return "tg_ptx::mbarrier_init_fence();"
+    op.arrange(("sc", "acq_rel", "acquire", "release"), _SCOPES)
+    op.take("sc", "acq_rel", "acquire", "release")
+    op.need(*_SCOPES)
     op.operands(0)
     return ""
 

@@ -28,29 +28,104 @@ struct Argument {  // a structure, handed over as raw bytes
   }
 };
 
+// What is known of a number's type; of the others only their size is.
+template <class T>
+struct Type {
+  static constexpr const char* name = nullptr;
+};
+template <class T>
+struct Type<const T> : Type<T> {};
+template <class T>
+struct Type<volatile T> : Type<T> {};
+template <class T>
+struct Type<const volatile T> : Type<T> {};
+
+// 0 where T has none: void, functions, a structure that is only declared.
+template <class T, unsigned long = sizeof(T)>
+constexpr unsigned size_of(int) {
+  return sizeof(T);
+}
+template <class T>
+constexpr unsigned size_of(...) {
+  return 0;
+}
+
 template <class T>
 struct Argument<T*> {
   TG_UNTRACED static T* get(const Slot& slot, uint32_t number) {
     if (slot.about->kind == arg_int && slot.about->integer == 0) return nullptr;
     if (slot.about->kind != arg_buffer)
       fail("bad-argument", 0, "argument %u must be an array: the parameter is a pointer", number);
+    check(*slot.about, number);
     return reinterpret_cast<T*>(slot.pointer);
+  }
+  TG_UNTRACED static void check(const JobArgument& given, uint32_t number) {
+    if constexpr (Type<T>::name) {
+      if (given.item != sizeof(T) ||
+          (given.flags & (Type<T>::floating ? arg_integral : arg_floating)))
+        fail("bad-argument", 0,
+             "argument %u is an array of %s of %u bytes each; the parameter points to %s, of %u",
+             number, elements(given), given.item, Type<T>::name, unsigned(sizeof(T)));
+    } else if constexpr (size_of<T>(0) > 0) {
+      if (!given.item || size_of<T>(0) % given.item)
+        fail("bad-argument", 0,
+             "argument %u is an array of %s of %u bytes each, which do not make up what the "
+             "parameter points to, of %u",
+             number, elements(given), given.item, size_of<T>(0));
+    }
+  }
+  TG_UNTRACED static const char* elements(const JobArgument& given) {
+    if (given.flags & arg_floating) return "floats";
+    return given.flags & arg_integral ? "integers" : "elements";
   }
 };
 
 template <class T>
 struct Number {
   TG_UNTRACED static T get(const Slot& slot, uint32_t number) {
-    if (slot.about->kind == arg_int) return T(slot.about->integer);
-    if (slot.about->kind == arg_float) return T(slot.about->real);
+    const JobArgument& given = *slot.about;
+    if (given.kind == arg_int) return of_integer(given, number);
+    if (given.kind == arg_float) return of_real(given.real, number);
     fail("bad-argument", 0, "argument %u must be a number", number);
   }
+  TG_UNTRACED static T of_integer(const JobArgument& given, uint32_t number) {
+    const bool large = given.flags & arg_large;
+    if constexpr (Type<T>::floating) {
+      return large ? T(uint64_t(given.integer)) : T(given.integer);
+    } else {
+      const T value = T(given.integer);
+      if (int64_t(value) == given.integer && (large ? T(-1) > T(0) : (value < T(0)) == (given.integer < 0)))
+        return value;
+      if (large)
+        fail("bad-argument", 0, "argument %u is %llu, which the parameter, %s, does not hold", number,
+             (unsigned long long)given.integer, Type<T>::name);
+      fail("bad-argument", 0, "argument %u is %lld, which the parameter, %s, does not hold", number,
+           (long long)given.integer, Type<T>::name);
+    }
+  }
+  TG_UNTRACED static T of_real(double real, uint32_t number) {
+    if constexpr (Type<T>::floating) {
+      const T value = T(real);
+      if (!__builtin_isinf(value) || __builtin_isinf(real)) return value;
+    } else {
+      // Powers of two, so that they are doubles: 2 to the value bits, and that below zero.
+      constexpr bool negative = T(-1) < T(0);
+      constexpr double end = sizeof(T) == 1 && T(2) == T(1) ? 2.0 : 2.0 * (1ull << (8 * sizeof(T) - 1 - negative));
+      if (real >= (negative ? -end : 0.0) && real < end && real == __builtin_trunc(real)) return T(real);
+    }
+    fail("bad-argument", 0, "argument %u is %.17g, which the parameter, %s, does not hold", number,
+         real, Type<T>::name);
+  }
 };
-#define TG_NUMBER(type) \
-  template <>           \
+#define TG_NUMBER(type)                                     \
+  template <>                                               \
+  struct Type<type> {                                       \
+    static constexpr const char* name = #type;              \
+    static constexpr bool floating = (type)1.5 != (type)1;   \
+  };                                                        \
+  template <>                                               \
   struct Argument<type> : Number<type> {};
 TG_NUMBER(bool)
-TG_NUMBER(char)
 TG_NUMBER(signed char)
 TG_NUMBER(unsigned char)
 TG_NUMBER(short)
@@ -63,6 +138,7 @@ TG_NUMBER(long long)
 TG_NUMBER(unsigned long long)
 TG_NUMBER(float)
 TG_NUMBER(double)
+TG_NUMBER(char)
 
 template <class T>
 struct Plain {

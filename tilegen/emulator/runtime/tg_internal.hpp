@@ -145,6 +145,7 @@ void join_block();                               // all threads of the block mee
 void join_threads(Fiber** who, uint32_t count);  // these do
 struct Engine {
   uint32_t* clocks;  // what the issuer knew
+  uint32_t floor;    // the block's last barrier of all threads, at that time
   uint32_t column;
   Thread as;
 };

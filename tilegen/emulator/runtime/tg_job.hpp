@@ -22,7 +22,8 @@ struct Job {
 };
 
 enum ArgumentKind : uint32_t { arg_int, arg_float, arg_bytes, arg_buffer };
-constexpr uint32_t arg_written_once = 1;
+// Flags; floating and integral say what the elements are, large that the integer is 2**63 or more.
+constexpr uint32_t arg_written_once = 1, arg_floating = 2, arg_integral = 4, arg_large = 8;
 
 struct JobArgument {
   uint32_t kind, flags;

@@ -54,6 +54,8 @@ Array<Knowledge> knowledge;
 uint32_t engine_floor[engines], engine_now[engines], engine_next;
 bool engine_used;
 Array<Array<uint32_t>> fence_times;  // fence.proxy.async of each thread, ascending
+// What each thread knew at its last one; behind the clocks, the floor and the thread's clock of that time.
+Array<uint32_t*> proxy_fenced;
 // What each thread knew at its last memory fence; behind the clocks, the floor of that time.
 Array<uint32_t*> fenced;
 Array<uint32_t> last_fence;  // of each thread in this block, 0: none
@@ -84,6 +86,9 @@ Actor actor() {
 uint32_t* actor_knows() {
   return running_engine ? running_engine->clocks : known_to(current->linear);
 }
+
+// The barrier of all threads that the actor's work comes after. Asynchronous work may run past later ones.
+uint32_t actor_floor() { return running_engine ? running_engine->floor : block_floor; }
 
 bool block_ordered(uint32_t who, uint32_t clock) {
   uint32_t low = 0, high = block_begins.size;
@@ -132,7 +137,7 @@ bool crosses_blocks(uint64_t key) {
 bool ordered(uint32_t who, uint32_t clock, uint32_t me) {
   if (clock < block_begin) return block_ordered(who, clock);
   if (who == me) return true;
-  if (who < launch.threads && clock < block_floor) return true;
+  if (who < launch.threads && clock < actor_floor()) return true;
   return actor_knows()[who] >= clock;
 }
 
@@ -222,15 +227,25 @@ Shadow* bytes_of(Shadows& area, size_t word) {
 void check_proxy(const Shadow& s, const Place& at, uint32_t me) {
   if (s.writer >= launch.threads || s.write_clock < block_begin) return;
   const Array<uint32_t>& fences = fence_times[s.writer];
-  const uint32_t known = s.writer == me ? ~0u : actor_knows()[s.writer];
+  const uint32_t* known = actor_knows();
+  auto knows = [&](uint32_t who, uint32_t clock) {
+    return who == me || clock <= known[who] || clock < actor_floor();
+  };
   for (uint32_t i = 0; i < fences.size; i++)
-    if (fences[i] >= s.write_clock && (fences[i] <= known || fences[i] < block_floor)) return;
+    if (fences[i] >= s.write_clock && knows(s.writer, fences[i])) return;
+  // The fence of a thread that the write was known to does as well, anywhere on the way to this read:
+  // it must be in this block (Lustig et al., "Mixed-proxy extensions for the NVIDIA PTX memory
+  // consistency model", 5.4), and nothing in the PTX ISA wants it on the writer's side.
+  for (uint32_t who = 0; who < launch.threads; who++)
+    if (const uint32_t* then = proxy_fenced[who])
+      if (knows(who, then[width + 1]) && (s.write_clock < then[width] || s.write_clock <= then[s.writer]))
+        return;
   race_count++;
   char where[128];
   explain_address(reinterpret_cast<uintptr_t>(at.pointer), where, sizeof where);
   report_at("missing-proxy-fence", at.line, at.pc,
-            "the async proxy reads %s, which thread %u wrote without a fence.proxy.async between "
-            "the write and the synchronisation",
+            "the async proxy reads %s, which thread %u wrote without a fence.proxy.async on the way "
+            "from the write to the read",
             where, s.writer);
 }
 
@@ -284,6 +299,7 @@ void races_begin_launch() {
   make_shadows(shared_shadows, shared_size);
   knowledge.assign_zero(launch.threads);
   fence_times.assign_zero(launch.threads);
+  proxy_fenced.assign_zero(launch.threads);
   fenced.assign_zero(launch.threads);
   last_fence.assign_zero(launch.threads);
   object_table.assign_zero(1024);
@@ -299,6 +315,7 @@ void races_begin_block() {
   for (uint32_t i = 0; i < launch.threads; i++) clock_now[i] = block_begin;
   for (uint32_t i = 0; i < engines; i++) engine_floor[i] = engine_now[i] = 0;
   for (Array<uint32_t>& fences : fence_times) fences.clear();
+  for (uint32_t*& clocks : proxy_fenced) free(clocks), clocks = nullptr;
   for (uint32_t*& clocks : fenced) free(clocks), clocks = nullptr;
   last_fence.assign_zero(launch.threads);
   any_fence = false;
@@ -373,9 +390,10 @@ void sync_release(uint64_t key) {
     if (mine[i] > object.clocks[i]) object.clocks[i] = mine[i];
   if (me.clock > object.clocks[me.id]) object.clocks[me.id] = me.clock;
   if (crosses_blocks(key)) {
-    Published& out = own_part(object, block_floor);
+    const uint32_t floor = actor_floor();
+    Published& out = own_part(object, floor);
     for (uint32_t i = 0; i < width; i++)
-      if (mine[i] >= (i < launch.threads ? block_floor : block_begin)) publish(out, i, mine[i]);
+      if (mine[i] >= (i < launch.threads ? floor : block_begin)) publish(out, i, mine[i]);
     publish(out, me.id, me.clock);
   }
   if (running_engine)
@@ -458,14 +476,22 @@ void atomic_sync(const void* pointer) {
 void proxy_fence() {
   if (!launch.races || running_engine) return;
   Array<uint32_t>& fences = fence_times[current->linear];
-  uint32_t clock = clock_now[current->linear];
-  if (fences.empty() || fences[fences.size - 1] != clock) fences.push(clock);
+  const uint32_t me = current->linear, clock = clock_now[me];
+  fences.push(clock);
+  uint32_t*& then = proxy_fenced[me];
+  if (!then) then = static_cast<uint32_t*>(malloc((width + 2) * sizeof(uint32_t)));
+  memcpy(then, known_to(me), width * sizeof(uint32_t));
+  then[me] = then[width + 1] = clock;
+  then[width] = block_floor;
+  // What the thread writes from now on is later.
+  clock_now[me] = ++latest;
 }
 
 void engine_snapshot(Engine& engine) {
   if (!launch.races) return;
   engine_used = true;
   engine.column = engine_next++ % engines;
+  engine.floor = block_floor;
   engine.clocks = static_cast<uint32_t*>(malloc(width * sizeof(uint32_t)));
   memcpy(engine.clocks, known_to(current->linear), width * sizeof(uint32_t));
   engine.clocks[current->linear] = clock_now[current->linear];

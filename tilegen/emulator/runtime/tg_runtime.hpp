@@ -188,7 +188,7 @@ void atomic_sync(const void* pointer);
 void memory_fence();
 
 // A read through the async proxy (operands of wgmma, source of a TMA store): generic writes before
-// it also need a proxy_fence() by their writer before the synchronisation.
+// it also need a proxy_fence() on the way, by their writer or by one that they are ordered before.
 void note_async_read(const void* pointer, uint32_t bytes, int line);
 // fence.proxy.async by the current thread.
 void proxy_fence();
