@@ -546,7 +546,7 @@ def test_batches_of_d_may_lie_between_each_other_s_rows(target: Target, name: st
     spec = k.plan.spec
     a, b, _ = operands(k, 6, 7, 4)
     bias = np.zeros(7, DTYPES[operand_type(spec, "bias")].numpy)
-    residual = result(k, np.zeros((6, 7)))
+    residual = result(k, np.zeros((6, 7))).astype(DTYPES[operand_type(spec, "residual")].numpy)
     slow, fast = (6, 7) if spec.layout.d == "row" else (7, 6)
     room = np.zeros((slow, 3, fast), DTYPES[spec.types.d].numpy)
     out = room.transpose(1, 0, 2) if spec.layout.d == "row" else room.transpose(1, 2, 0)

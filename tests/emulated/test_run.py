@@ -373,6 +373,8 @@ def test_a_syntax_error_is_told_without_what_follows_from_it() -> None:
     assert 1 <= len(lines) <= 8
     assert all(line.startswith("kernel.cu:") for line in lines)
     assert "kernel.cu:" in str(refused.value)
+    with pytest.raises(CompileError, match=r"kernel\.cu:1:\d+: error: what opens here"):
+        emulator.run("__global__ void k(int n) {\n  if (n) {\n}\n", entry="k", grid=1, block=1)
     many = "".join(f"  a{i} = 1;\n" for i in range(12))
     with pytest.raises(CompileError) as refused:
         emulator.run(f"__global__ void k() {{\n{many}}}\n", entry="k", grid=1, block=1)

@@ -20,7 +20,7 @@ _DYNAMIC_NAME = re.compile(r"\bextern\b[^;{}()]*(?:\([^)]*\)[^;{}()]*)*?\b(\w+)\
 _ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\(\s*(\d+)\s*\)")
 _KERNEL = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\((?!\s*\d)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-
+_OPENED = re.compile(r"^(kernel\.\w+:\d+:\d+): note: to match this", re.MULTILINE)
 
 # That a CompileError's log tells.
 MOST_ERRORS = 8
@@ -123,7 +123,10 @@ class Program:
     def _of_the_text(self, error: CompileError) -> CompileError:
         """The same with the text's own errors alone: those behind it only follow from them."""
         told = [line for line in error.log.splitlines() if "error:" in line]
-        own = [line for line in told if line.startswith(f"kernel{self.language.suffix}:")] or told
+        own = [line for line in told if line.startswith(f"kernel{self.language.suffix}:")]
+        # A brace that is never closed shows only behind the text.
+        opened = dict.fromkeys(_OPENED.findall(error.log))
+        own = own or [f"{place}: error: what opens here is not closed" for place in opened] or told
         if not own:
             return error
         log = own[:MOST_ERRORS]

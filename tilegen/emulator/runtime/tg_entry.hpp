@@ -40,7 +40,19 @@ struct Type<volatile T> : Type<T> {};
 template <class T>
 struct Type<const volatile T> : Type<T> {};
 
-// 0 where T has none: void, functions, a structure that is only declared.
+// To some compilers the size of void is 1.
+template <class T>
+constexpr bool is_void = false;
+template <>
+constexpr bool is_void<void> = true;
+template <>
+constexpr bool is_void<const void> = true;
+template <>
+constexpr bool is_void<volatile void> = true;
+template <>
+constexpr bool is_void<const volatile void> = true;
+
+// 0 where T has none: functions, a structure that is only declared.
 template <class T, unsigned long = sizeof(T)>
 constexpr unsigned size_of(int) {
   return sizeof(T);
@@ -66,7 +78,7 @@ struct Argument<T*> {
         fail("bad-argument", 0,
              "argument %u is an array of %s of %u bytes each; the parameter points to %s, of %u",
              number, elements(given), given.item, Type<T>::name, unsigned(sizeof(T)));
-    } else if constexpr (size_of<T>(0) > 0) {
+    } else if constexpr (!is_void<T> && size_of<T>(0) > 0) {
       if (!given.item || size_of<T>(0) % given.item)
         fail("bad-argument", 0,
              "argument %u is an array of %s of %u bytes each, which do not make up what the "
@@ -94,8 +106,8 @@ struct Number {
       return large ? T(uint64_t(given.integer)) : T(given.integer);
     } else {
       const T value = T(given.integer);
-      if (int64_t(value) == given.integer && (large ? T(-1) > T(0) : (value < T(0)) == (given.integer < 0)))
-        return value;
+      const bool sign = large ? T(-1) > T(0) : (value < T(0)) == (given.integer < 0);
+      if (int64_t(value) == given.integer && sign) return value;
       if (large)
         fail("bad-argument", 0, "argument %u is %llu, which the parameter, %s, does not hold", number,
              (unsigned long long)given.integer, Type<T>::name);
@@ -109,9 +121,10 @@ struct Number {
       if (!__builtin_isinf(value) || __builtin_isinf(real)) return value;
     } else {
       // Powers of two, so that they are doubles: 2 to the value bits, and that below zero.
-      constexpr bool negative = T(-1) < T(0);
-      constexpr double end = sizeof(T) == 1 && T(2) == T(1) ? 2.0 : 2.0 * (1ull << (8 * sizeof(T) - 1 - negative));
-      if (real >= (negative ? -end : 0.0) && real < end && real == __builtin_trunc(real)) return T(real);
+      constexpr bool negative = T(-1) < T(0), boolean = T(2) == T(1);
+      constexpr double end = boolean ? 2.0 : 2.0 * (1ull << (8 * sizeof(T) - 1 - negative));
+      const bool whole = real == __builtin_trunc(real);
+      if (real >= (negative ? -end : 0.0) && real < end && whole) return T(real);
     }
     fail("bad-argument", 0, "argument %u is %.17g, which the parameter, %s, does not hold", number,
          real, Type<T>::name);
