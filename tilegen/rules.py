@@ -315,7 +315,8 @@ def nearest_legal(candidate: Candidate, violation: Violation) -> str:
         return violation.nearest
     spec, form, arch = candidate.spec, candidate.form, candidate.arch
     # Warps that no longer tile the block lead on to a block that they do tile, and not back.
-    second, others = "", {"warps"} | {v.rule for v in violations(candidate)} - {violation.rule}
+    others = {"warps", *(v.rule for v in violations(candidate))} - {violation.rule}
+    second = ""
     for value, changed in _alternatives(spec, violation.field, form, arch):
         broken = violations(form.derive(changed, arch))
         if not broken:
