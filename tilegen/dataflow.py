@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -178,6 +179,12 @@ class SharedTile:
         vector, within = divmod(col, self.vector)
         vector ^= (row // self.swizzle_rows & self.swizzle_mask) << self.swizzle_shift
         return (panel * self.rows + row) * self.row_stride + vector * self.vector + within
+
+
+def shared_end(tiles: Sequence[SharedTile]) -> int:
+    """Bytes of shared memory up to the end of the last tile, gaps between placed ones included."""
+    ends = [tile.start + tile.bytes for tile in tiles]
+    return max(sum(tile.bytes for tile in tiles), *ends, 0)
 
 
 @dataclass(frozen=True)

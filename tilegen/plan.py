@@ -18,6 +18,7 @@ from tilegen.dataflow import (
     Pipeline,
     Role,
     SharedTile,
+    shared_end,
 )
 from tilegen.entries import Access, Argument, Entry, Formula, TensorMap
 from tilegen.hardware import Arch, Instruction
@@ -44,6 +45,7 @@ __all__ = [
     "SharedTile",
     "TensorMap",
     "plain",
+    "shared_end",
 ]
 
 

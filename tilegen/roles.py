@@ -27,6 +27,19 @@ class Roles:
     def of(cls, spec: TileSpec) -> Roles:
         return cls("b", "a", True) if spec.layout.d == "col" else cls("a", "b", False)
 
+    @property
+    def names(self) -> dict[str, str]:
+        """The axes and operands along rows and columns, under the names that templates use."""
+        rows, cols = ("N", "M") if self.swapped else ("M", "N")
+        return {
+            "R": rows,
+            "C": cols,
+            "row_axis": rows.lower(),
+            "col_axis": cols.lower(),
+            "r": self.rows,
+            "c_": self.cols,
+        }
+
     def order(self, pair: tuple[int, int]) -> tuple[int, int]:
         """(M, N) as (rows, cols), or back."""
         return (pair[1], pair[0]) if self.swapped else (pair[0], pair[1])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch, Instruction
-from tilegen.plan import RegisterUse, SharedTile
+from tilegen.plan import RegisterUse, SharedTile, shared_end
 from tilegen.spec import TileSpec
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ class Candidate:
     @property
     def shared_bytes(self) -> int:
         """All tiles, and what lies between them where a form gives each its start."""
-        ends = [tile.start + tile.bytes for tile in self.shared]
-        return max(sum(tile.bytes for tile in self.shared), *ends, 0)
+        return shared_end(self.shared)
 
 
 @dataclass(frozen=True)

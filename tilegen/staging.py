@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch, Instruction
 from tilegen.layout import bank_conflicts
-from tilegen.plan import SharedTile
+from tilegen.plan import Access, SharedTile, shared_end
 from tilegen.spec import TileSpec
 from tilegen.tiling import CONTIGUOUS, ceil_div, power_of_two_divisor
 
@@ -77,6 +78,70 @@ class Staging:
     def registers(self, threads: int) -> int:
         """Registers of 4 bytes that hold a thread's fetches, elements as they are stored."""
         return ceil_div(self.fetches(threads) * self.loads * self.vector * self.element_bytes, 4)
+
+
+def aligned_accesses(spec: TileSpec, staging: Mapping[str, Staging], d_vector: int) -> list[Access]:
+    """What whole vectors ask of A, B, C and D: addresses and strides that they divide.
+
+    Parameters
+    ----------
+    d_vector : int
+        Elements of D that a thread writes at once; of C as well, where it has D's majorness.
+    """
+    widths = {
+        **{operand: s.vector for operand, s in staging.items()},
+        "c": d_vector if spec.layout.c == spec.layout.d else 1,
+        "d": d_vector,
+    }
+    sizes = {o: DTYPES[getattr(spec.types, o)].bytes for o in widths}
+    return [Access(o, width, width * sizes[o], width) for o, width in widths.items()]
+
+
+def staged_tiles(
+    staging: Mapping[str, Staging],
+    fragments: Sequence[int],
+    arch: Arch,
+    lanes: tuple[int, int],
+    stages: int,
+    pinned: object,
+    *,
+    boundary: int = 0,
+) -> tuple[SharedTile, ...]:
+    """The tiles of A and B, padded where that fits: it costs fewer instructions than a swizzle.
+
+    Parameters
+    ----------
+    fragments : sequence of int
+        Neighbours that a lane reads at once, of A and of B.
+    pinned : object
+        The swizzle that the spec asks for, if any.
+    boundary : int
+        Bytes of which each tile's start is a multiple, where they lie in one array; 0: each has an
+        array of its own.
+    """
+
+    def tiles(compact: bool) -> tuple[SharedTile, ...]:
+        out: list[SharedTile] = []
+        for operand, fragment in zip(staging, fragments, strict=True):
+            tile = shared_tile(
+                operand, staging[operand], arch, lanes, fragment, stages, pinned, compact
+            )
+            start = ceil_div(shared_end(out), boundary) * boundary if boundary else 0
+            out.append(replace(tile, start=start))
+        return tuple(out)
+
+    padded = tiles(False)
+    return padded if shared_end(padded) <= arch.shared_bytes else tiles(True)
+
+
+def conflict_notes(tiles: Sequence[SharedTile], memory: str) -> list[str]:
+    """A note on each tile whose accesses meet banks twice; ``memory`` as the language calls it."""
+    return [
+        f"{t.operand}'s {memory} tile: {t.store_conflicts} extra cycles a warp store, "
+        f"{t.load_conflicts} a warp load ({t.swizzle})"
+        for t in tiles
+        if t.store_conflicts or t.load_conflicts
+    ]
 
 
 def shared_tile(

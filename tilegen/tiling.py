@@ -8,7 +8,7 @@ from math import gcd
 from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch
 from tilegen.layout import Layout
-from tilegen.plan import Argument, Formula, PlannedStep, RegisterUse
+from tilegen.plan import Access, Argument, Entry, Formula, PlannedStep, RegisterUse
 from tilegen.spec import TileSpec
 
 # The axis along which an operand is contiguous, by operand and majorness.
@@ -92,6 +92,39 @@ def _pointer(operand: str, spec: TileSpec, offsets: bool) -> list[Argument]:
     if offsets:
         out.append(Argument(f"{operand}_offset", "i64", "offset", operand))
     return out
+
+
+def main_entries(
+    spec: TileSpec, wide: Sequence[Access], *, offsets: bool, threads: int, shared_bytes: int = 0
+) -> tuple[Entry, ...]:
+    """The two entries of a form: ``wide`` under its conditions, then ``narrow``, which has none.
+
+    Parameters
+    ----------
+    wide : sequence of Access
+        What the wide one asks of each operand; the narrow one takes single elements of any step.
+    offsets : bool
+        See :func:`main_arguments`.
+    threads : int
+        Per block.
+    """
+    narrow = [
+        Access(x.operand, 1, DTYPES[operand_type(spec, x.operand)].bytes, unit_step=False)
+        for x in wide
+    ]
+    return tuple(
+        Entry(
+            name=f"{spec.name}_{variant}",
+            role="main",
+            variant=variant,
+            arguments=main_arguments(spec, offsets=offsets, steps=variant == "narrow"),
+            accesses=tuple(accesses),
+            grid=tile_grid(spec.block),
+            block=threads,
+            shared_bytes=shared_bytes,
+        )
+        for variant, accesses in (("wide", wide), ("narrow", narrow))
+    )
 
 
 def kernel_name(spec: TileSpec, arch: Arch, tail: str) -> str:

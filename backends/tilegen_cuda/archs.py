@@ -14,6 +14,11 @@ PTX = "PTX ISA, Floating Point Instructions: fma"
 STATIC_SHARED_BYTES = 48 * 1024
 
 
+def dynamic_bytes(shared_bytes: int) -> int:
+    """What a launch must ask for: nothing, or all of it where static shared memory is too small."""
+    return shared_bytes if shared_bytes > STATIC_SHARED_BYTES else 0
+
+
 def scalar_fma(acc: str) -> Instruction:
     """One thread's multiply-add of one rounding."""
     one = Layout((1,), (0,))

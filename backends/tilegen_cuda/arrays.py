@@ -13,6 +13,8 @@ from tilegen.dtypes import DTYPES
 from tilegen.errors import LaunchError
 from tilegen.host_arrays import host_empty, host_operand, three_axes
 
+from .runtime import cupy
+
 if TYPE_CHECKING:
     from .device import CudaDevice
 
@@ -43,8 +45,6 @@ class CudaSession:
 
     @classmethod
     def of(cls, device: CudaDevice, arrays: Sequence[Any], stream: Any) -> CudaSession:
-        from .device import cupy
-
         cp = cupy()
         host = [isinstance(array, np.ndarray) for array in arrays]
         if any(host) and not all(host):
@@ -59,8 +59,6 @@ class CudaSession:
         return self._from_host(name, array, writes) if self.on_host else self._there(name, array)
 
     def _there(self, name: str, array: Any) -> Operand:
-        from .device import cupy
-
         cp = cupy()
         if not isinstance(array, cp.ndarray):
             if not (hasattr(array, "__cuda_array_interface__") or hasattr(array, "__dlpack__")):
@@ -91,8 +89,6 @@ class CudaSession:
         )
 
     def _from_host(self, name: str, array: Any, writes: bool) -> Operand:
-        from .device import cupy
-
         cp = cupy()
         operand = host_operand(name, array, writes=writes)
         shape, strides = operand.shape, operand.strides
@@ -111,8 +107,6 @@ class CudaSession:
     def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
         if self.on_host:
             return host_empty(shape, dtype, majorness)
-        from .device import cupy
-
         cp, kind = cupy(), DTYPES[dtype].numpy
         with cp.cuda.Device(self.device.number), self.stream:
             if majorness == "row":
@@ -121,8 +115,6 @@ class CudaSession:
             return cp.swapaxes(turned, -1, -2)
 
     def workspace(self, size: int) -> Any:
-        from .device import cupy
-
         cp = cupy()
         with cp.cuda.Device(self.device.number), self.stream:
             return cp.empty(size, np.uint8)
@@ -147,8 +139,6 @@ class CudaSession:
         self.stream.synchronize()
 
     def _copy(self, to: int, source: int, size: int, *, to_device: bool) -> None:
-        from .device import cupy
-
         runtime = cupy().cuda.runtime
         kind = runtime.memcpyHostToDevice if to_device else runtime.memcpyDeviceToHost
         if size:

@@ -76,7 +76,8 @@ class CudaBackend:
     def launch_header(self, source: KernelSource) -> str:
         from tilegen.launch_header import Wording, launch_header
 
-        dynamic = int(source.plan.numbers.get("DYNAMIC_BYTES", 0))
+        from .archs import dynamic_bytes
+
         return launch_header(
             source,
             Wording(
@@ -86,7 +87,7 @@ class CudaBackend:
                 pointer="pointer to",
                 defines=(("What it is compiled for.", "ARCH", f'"{source.plan.arch.name}"'),),
                 # Over 48 KiB cuFuncSetAttribute must allow it first.
-                enums=(("DYNAMIC_BYTES", dynamic),),
+                enums=(("DYNAMIC_BYTES", dynamic_bytes(source.plan.budget.shared_bytes)),),
                 address="of the first element on the device",
             ),
         )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tilegen.backend import Toolchain
@@ -15,7 +13,8 @@ from tilegen.errors import LaunchError
 from tilegen.hardware import Arch
 from tilegen.plan import Argument, Entry
 
-from .archs import ARCHS
+from .archs import ARCHS, dynamic_bytes
+from .runtime import cupy
 from .toolchain import nvrtc_toolchain
 
 if TYPE_CHECKING:
@@ -23,24 +22,6 @@ if TYPE_CHECKING:
 
 # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (CUDA Driver API, CUfunction_attribute).
 MAX_DYNAMIC_SHARED = 8
-
-
-@cache
-def cupy() -> Any:
-    """CuPy, where it and a driver are here; ``None`` otherwise."""
-    if find_spec("cupy") is None:
-        return None
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    try:
-        import cupy as found
-
-        found.cuda.runtime.getDeviceCount()
-    except Exception:  # whatever a half-installed driver or CuPy raises
-        return None
-    return found
 
 
 @dataclass(frozen=True)
@@ -72,11 +53,11 @@ class CudaDevice:
                 functions = {e.name: module.get_function(e.symbol) for e in source.entries}
             except (cp.cuda.driver.CUDADriverError, ValueError) as error:
                 raise LaunchError(f"{self.name} cannot load {source.name}: {error}") from None
-            dynamic = int(source.plan.numbers.get("DYNAMIC_BYTES", 0))
-            if dynamic:
-                for function in functions.values():
+            for entry in source.entries:
+                if dynamic := dynamic_bytes(entry.shared_bytes):
+                    function = functions[entry.name]
                     cp.cuda.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, dynamic)
-        return LoadedModule(self, module, functions, dynamic)
+        return LoadedModule(self, module, functions)
 
     def session(self, arrays: Sequence[Any], stream: Any) -> CudaSession:
         from .arrays import CudaSession
@@ -87,11 +68,8 @@ class CudaDevice:
 class LoadedModule:
     """The kernels of one cubin."""
 
-    def __init__(
-        self, device: CudaDevice, module: Any, functions: dict[str, Any], dynamic: int
-    ) -> None:
-        self._device, self._module = device, module
-        self._functions, self._dynamic = functions, dynamic
+    def __init__(self, device: CudaDevice, module: Any, functions: dict[str, Any]) -> None:
+        self._device, self._module, self._functions = device, module, functions
 
     def launch(
         self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], stream: Any
@@ -105,7 +83,7 @@ class LoadedModule:
         if grid >= 2**31:
             raise LaunchError(f"{entry.name}: {grid} blocks, and a grid has 2147483647 at most")
         values = tuple(_value(argument, value) for argument, value in arguments)
-        device, dynamic = cp.cuda.Device(self._device.number), self._dynamic
+        device, dynamic = cp.cuda.Device(self._device.number), dynamic_bytes(entry.shared_bytes)
 
         def launched() -> None:
             try:

@@ -126,12 +126,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
     c_along = CONTIGUOUS["c"][layout.c] == ("m" if roles.swapped else "n")
     min_blocks = int(plan.numbers["MIN_BLOCKS"])
     return {
-        "R": "N" if roles.swapped else "M",
-        "C": "M" if roles.swapped else "N",
-        "row_axis": "n" if roles.swapped else "m",
-        "col_axis": "m" if roles.swapped else "n",
-        "r": roles.rows,
-        "c_": roles.cols,
+        **roles.names,
         "batched": spec.batch == "strided",
         "operands": ["a", "b", "c", "d", *epilogue_operands(spec)],
         "element": spelling.type,

@@ -17,7 +17,7 @@ from tilegen.host_arrays import ALIGNMENT, host_empty, host_operand
 from tilegen.plan import Argument, Entry
 from tilegen.render import KernelSource
 
-from .archs import ARCHS
+from .archs import ARCHS, dynamic_bytes
 
 if TYPE_CHECKING:
     from tilegen.emulator import Program
@@ -126,7 +126,7 @@ class EmulatedProgram:
             block=entry.block,
             args=values,
             outputs=written,
-            shared_bytes=int(self._source.plan.numbers.get("DYNAMIC_BYTES", 0)),
+            shared_bytes=dynamic_bytes(entry.shared_bytes),
             shared_limit=self._device.arch.shared_bytes,
             orders=self._device.orders,
             races=self._device.races,

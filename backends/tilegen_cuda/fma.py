@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilegen.backend import TypeCombination
@@ -10,32 +10,29 @@ from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch
 from tilegen.outer_product import LaneTile
 from tilegen.plan import (
-    Access,
     Budget,
     Copy,
-    Entry,
     KernelPlan,
     Pipeline,
     RegisterUse,
     Role,
     SharedTile,
+    shared_end,
 )
 from tilegen.roles import Roles
 from tilegen.rules import Candidate, Rule
 from tilegen.spec import PinValue, TileSpec
-from tilegen.staging import Staging, shared_tile
+from tilegen.staging import Staging, aligned_accesses, conflict_notes, staged_tiles
 from tilegen.tiling import (
     CONTIGUOUS,
-    ceil_div,
     kernel_name,
     lane_grid,
-    main_arguments,
+    main_entries,
     occupancy,
     planned_steps,
-    tile_grid,
 )
 
-from .archs import SCALARS, STATIC_SHARED_BYTES
+from .archs import SCALARS, dynamic_bytes
 from .types import FMA_COMBINATIONS
 
 SWIZZLES = ("none", "pad", "xor")
@@ -88,22 +85,21 @@ class Fma:
             notes.append(f"split_k {spec.split_k} -> 1: this form sums all of K in one block")
         staging = {o: Staging.of(o, spec, arch, instruction) for o in ("a", "b")}
         behind = _asynchronous(staging, spec, arch)
-        swizzle = pins.get("swizzle")
 
         def tiles(stages: int) -> tuple[SharedTile, ...]:
-            """Padded where that fits: it costs fewer instructions than a swizzle."""
-            padded, swizzled = (
-                _placed(
-                    shared_tile(o, staging[o], arch, way.lanes, fragment, stages, swizzle, compact)
-                    for o, fragment in zip(("a", "b"), way.vectors, strict=True)
-                )
-                for compact in (False, True)
+            return staged_tiles(
+                staging,
+                way.vectors,
+                arch,
+                way.lanes,
+                stages,
+                pins.get("swizzle"),
+                boundary=WIDEST_BYTES,
             )
-            return padded if _end(padded) <= arch.shared_bytes else swizzled
 
         stages = spec.stages
         shared = tiles(stages)
-        while stages > 1 and _end(shared) > arch.shared_bytes:
+        while stages > 1 and shared_end(shared) > arch.shared_bytes:
             stages -= 1
             shared = tiles(stages)
         if stages < spec.stages:
@@ -111,12 +107,7 @@ class Fma:
                 f"stages {spec.stages} -> {stages}: more tiles of A and B do not fit in "
                 f"{arch.shared_bytes} bytes"
             )
-        for tile in shared:
-            if tile.store_conflicts or tile.load_conflicts:
-                notes.append(
-                    f"{tile.operand}'s shared tile: {tile.store_conflicts} extra cycles a warp "
-                    f"store, {tile.load_conflicts} a warp load ({tile.swizzle})"
-                )
+        notes += conflict_notes(shared, "shared")
         pinned = pins.get("min_blocks", 1)
         # What is no number is refused by the rule for pins.
         min_blocks = max(1, pinned) if isinstance(pinned, int) else 1
@@ -140,26 +131,12 @@ class Fma:
         (bm, bn, _), roles, use = spec.block, Roles.of(spec), candidate.registers[0]
         size = DTYPES[spec.types.acc].bytes
         rows, cols = roles.order((0, 1))
-        d_vector = way.vectors[cols]
-        c_vector = d_vector if spec.layout.c == spec.layout.d else 1
-        wide = (
-            *(Access(o, s.vector, s.vector * size, s.vector) for o, s in staging.items()),
-            Access("c", c_vector, c_vector * size, c_vector),
-            Access("d", d_vector, d_vector * size, d_vector),
-        )
-        narrow = tuple(Access(o, 1, size, unit_step=False) for o in ("a", "b", "c", "d"))
-        entries = tuple(
-            Entry(
-                name=f"{spec.name}_{variant}",
-                role="main",
-                variant=variant,
-                arguments=main_arguments(spec, offsets=False, steps=variant == "narrow"),
-                accesses=accesses,
-                grid=tile_grid(spec.block),
-                block=candidate.threads,
-                shared_bytes=candidate.shared_bytes,
-            )
-            for variant, accesses in (("wide", wide), ("narrow", narrow))
+        entries = main_entries(
+            spec,
+            aligned_accesses(spec, staging, way.vectors[cols]),
+            offsets=False,
+            threads=candidate.threads,
+            shared_bytes=candidate.shared_bytes,
         )
         blocks, share, bound = occupancy(arch, candidate.threads, candidate.shared_bytes, use)
         (tm, tn), stages = candidate.thread, candidate.stages
@@ -225,29 +202,11 @@ class Fma:
         )
 
 
-def dynamic_bytes(shared_bytes: int) -> int:
-    """What a launch must ask for: nothing, or all of it where static shared memory is too small."""
-    return shared_bytes if shared_bytes > STATIC_SHARED_BYTES else 0
-
-
 def _asynchronous(staging: Mapping[str, Staging], spec: TileSpec, arch: Arch) -> frozenset[str]:
     """The operands that cp.async brings: those that lie the same way in both memories."""
     if "cp_async" not in arch.features or spec.pins.get("cuda", {}).get("copy") == "registers":
         return frozenset()
     return frozenset(o for o, s in staging.items() if not s.turned)
-
-
-def _placed(tiles: Iterable[SharedTile]) -> tuple[SharedTile, ...]:
-    """The tiles one behind the other, each where a widest access may begin."""
-    out: list[SharedTile] = []
-    for tile in tiles:
-        start = ceil_div(_end(out), WIDEST_BYTES) * WIDEST_BYTES
-        out.append(replace(tile, start=start))
-    return tuple(out)
-
-
-def _end(tiles: Sequence[SharedTile]) -> int:
-    return max((t.start + t.bytes for t in tiles), default=0)
 
 
 def _registers(

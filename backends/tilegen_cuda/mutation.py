@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -56,8 +57,6 @@ CUDA = Language(
 
 def races(source: KernelSource, problems: Sequence[Problem]) -> list[str]:
     """What the emulator says of the text in all orders, on each entry with the first problem it takes."""
-    from dataclasses import replace
-
     from tilegen.errors import LaunchError, VerifyError
     from tilegen.kernel import Kernel
     from tilegen.testing import check_problem

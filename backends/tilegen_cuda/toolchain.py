@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -14,6 +15,8 @@ from tilegen.errors import CompileError
 from tilegen.hardware import Arch
 from tilegen.plan import Entry
 from tilegen.render import KernelSource
+
+from .archs import dynamic_bytes
 
 INSTALL = "python -m pip install 'tilegen[cuda]'"
 # ptxas tells registers, spills and shared memory of each kernel.
@@ -98,9 +101,7 @@ def compile_cubin(source: KernelSource, toolchain: Toolchain) -> KernelBinary:
     finally:
         api.nvrtcDestroyProgram(program)
     said = resources(log)
-    told = {
-        e.name: _with_dynamic(said.get(e.symbol, Resources()), e, source) for e in source.entries
-    }
+    told = {e.name: _with_dynamic(said.get(e.symbol, Resources()), e) for e in source.entries}
     return KernelBinary(source, data, log, told, toolchain, toolchain.flags)
 
 
@@ -132,11 +133,9 @@ def resources(log: str) -> dict[str, Resources]:
     return out
 
 
-def _with_dynamic(said: Resources, entry: Entry, source: KernelSource) -> Resources:
+def _with_dynamic(said: Resources, entry: Entry) -> Resources:
     """Dynamic shared memory is the launch's affair, of which ptxas knows nothing."""
-    from dataclasses import replace
-
-    dynamic = int(source.plan.numbers.get("DYNAMIC_BYTES", 0))
+    dynamic = dynamic_bytes(entry.shared_bytes)
     if not dynamic or said.shared_bytes is None:
         return said
     return replace(said, extra={**said.extra, "bytes of dynamic shared memory": dynamic})

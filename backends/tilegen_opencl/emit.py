@@ -118,12 +118,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
     steps, functions = epilogue_steps(plan, roles)
     own = OWN[plan.form](plan, roles, memory)
     return {
-        "R": "N" if roles.swapped else "M",
-        "C": "M" if roles.swapped else "N",
-        "row_axis": "n" if roles.swapped else "m",
-        "col_axis": "m" if roles.swapped else "n",
-        "r": roles.rows,
-        "c_": roles.cols,
+        **roles.names,
         "batched": spec.batch == "strided",
         "element": element,
         "vector": vector_type(element, vector),

@@ -11,7 +11,6 @@ from tilegen.hardware import Arch
 from tilegen.plan import (
     Access,
     Budget,
-    Entry,
     Fragment,
     Fragments,
     KernelPlan,
@@ -24,9 +23,8 @@ from tilegen.rules import AXES, Candidate, Rule, Violation, violations
 from tilegen.spec import PinValue, TileSpec
 from tilegen.tiling import (
     ceil_div,
-    main_arguments,
+    main_entries,
     planned_steps,
-    tile_grid,
 )
 
 from .archs import SCALARS
@@ -190,28 +188,14 @@ class SubGroup:
         warp_rows, warp_cols = roles.order(spec.warp)
         cols = warp_cols // lanes
         sizes = {o: DTYPES[getattr(spec.types, o)].bytes for o in ("a", "b", "c", "d")}
-        entries = tuple(
-            Entry(
-                name=f"{spec.name}_{variant}",
-                role="main",
-                variant=variant,
-                arguments=main_arguments(spec, offsets=True, steps=variant == "narrow"),
-                accesses=tuple(
-                    Access(
-                        o, width if variant == "wide" else 1, sizes[o], unit_step=variant == "wide"
-                    )
-                    for o, width in (
-                        (roles.rows, 1),
-                        (roles.cols, source_vector(spec, share.unroll, vector)),
-                        ("c", vector),
-                        ("d", vector),
-                    )
-                ),
-                grid=tile_grid(spec.block),
-                block=candidate.threads,
-            )
-            for variant in ("wide", "narrow")
-        )
+        widths = {
+            roles.rows: 1,
+            roles.cols: source_vector(spec, share.unroll, vector),
+            "c": vector,
+            "d": vector,
+        }
+        wide = [Access(o, width, sizes[o]) for o, width in widths.items()]
+        entries = main_entries(spec, wide, offsets=True, threads=candidate.threads)
         scalar = (1, 1)
         row_fragment = Fragment(warp_rows, bk, 1, share.registers, scalar)
         col_fragment = Fragment(warp_cols, bk, 1, share.unroll * cols, scalar)

@@ -13,7 +13,6 @@ from tilegen.plan import (
     Access,
     Budget,
     Copy,
-    Entry,
     Fragment,
     Fragments,
     KernelPlan,
@@ -29,9 +28,9 @@ from tilegen.tiling import (
     CONTIGUOUS,
     ceil_div,
     largest_divisor,
-    main_arguments,
+    main_entries,
+    operand_type,
     planned_steps,
-    tile_grid,
 )
 
 from .naming import as_spelled, kernel_name
@@ -182,31 +181,10 @@ class VectorFragment:
             b=scalar if roles.swapped else panel,
             c=Fragment(*counts_c, vector, use.accumulators, one),
         )
-        entries = tuple(
-            Entry(
-                name=f"{spec.name}_{variant}",
-                role="main",
-                variant=variant,
-                arguments=main_arguments(spec, offsets=True, steps=variant == "narrow"),
-                accesses=tuple(
-                    Access(
-                        o,
-                        vector if variant == "wide" else 1,
-                        DTYPES[t].bytes,
-                        unit_step=variant == "wide",
-                    )
-                    for o, t in (
-                        ("a", spec.types.a),
-                        ("b", spec.types.b),
-                        ("c", spec.types.c),
-                        ("d", spec.types.d),
-                    )
-                ),
-                grid=tile_grid(spec.block),
-                block=candidate.threads,
-            )
-            for variant in ("wide", "narrow")
-        )
+        wide_accesses = [
+            Access(o, vector, DTYPES[operand_type(spec, o)].bytes) for o in ("a", "b", "c", "d")
+        ]
+        entries = main_entries(spec, wide_accesses, offsets=True, threads=candidate.threads)
         return KernelPlan(
             spec=spec,
             backend="opencl",

@@ -10,27 +10,25 @@ from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch, Instruction
 from tilegen.outer_product import LaneTile
 from tilegen.plan import (
-    Access,
     Budget,
     Copy,
-    Entry,
     KernelPlan,
     Pipeline,
     RegisterUse,
     Role,
     SharedTile,
+    shared_end,
 )
 from tilegen.roles import Roles
 from tilegen.rules import Candidate, Rule, Violation
 from tilegen.spec import PinValue, TileSpec
-from tilegen.staging import Staging, shared_tile
+from tilegen.staging import Staging, aligned_accesses, conflict_notes, staged_tiles
 from tilegen.tiling import (
     CONTIGUOUS,
     lane_grid,
-    main_arguments,
+    main_entries,
     occupancy,
     planned_steps,
-    tile_grid,
 )
 
 from .archs import DOTS, SCALARS
@@ -149,18 +147,10 @@ class WorkGroup:
         swizzle = spec.pins.get("opencl", {}).get("swizzle")
 
         def tiles(count: int) -> tuple[SharedTile, ...]:
-            """Padded where that fits: it costs fewer instructions than a swizzle."""
-            padded, swizzled = (
-                tuple(
-                    shared_tile(o, staging[o], arch, lanes, fragment, count, swizzle, compact)
-                    for o, fragment in zip(("a", "b"), vectors, strict=True)
-                )
-                for compact in (False, True)
-            )
-            return padded if sum(t.bytes for t in padded) <= arch.shared_bytes else swizzled
+            return staged_tiles(staging, vectors, arch, lanes, count, swizzle)
 
         shared = tiles(stages)
-        if stages == 2 and sum(t.bytes for t in shared) > arch.shared_bytes:
+        if stages == 2 and shared_end(shared) > arch.shared_bytes:
             shared, stages = tiles(1), 1
             notes.append(
                 f"stages 2 -> 1: two stages of A and B do not fit in {arch.shared_bytes} bytes"
@@ -187,12 +177,7 @@ class WorkGroup:
                 f"and there are {arch.registers.per_lane}"
             )
         use = registers(stages)
-        for operand, step in zip(("a", "b"), shared, strict=True):
-            if step.store_conflicts or step.load_conflicts:
-                notes.append(
-                    f"{operand}'s local tile: {step.store_conflicts} extra cycles a warp store, "
-                    f"{step.load_conflicts} a warp load ({step.swizzle})"
-                )
+        notes += conflict_notes(shared, "local")
         rows, cols = roles.order((0, 1))
         return replace(
             base,
@@ -219,32 +204,17 @@ class WorkGroup:
         warps_m, warps_n = spec.warps
         use = candidate.registers[0]
         lane_tile: LaneTile = candidate.numbers["way"]
-        vm, vn = lane_tile.vectors
         roles = Roles.of(spec)
         sizes = {o: DTYPES[getattr(spec.types, o)].bytes for o in ("a", "b", "c", "d")}
         shared_bytes = candidate.shared_bytes
         staging: dict[str, Staging] = candidate.numbers["staging"]
         mma_k = candidate.instruction.k
-        d_vector = vn if not roles.swapped else vm
-        c_vector = d_vector if spec.layout.c == spec.layout.d else 1
-        wide = (
-            *(Access(o, s.vector, s.vector * sizes[o], s.vector) for o, s in staging.items()),
-            Access("c", c_vector, c_vector * sizes["c"], c_vector),
-            Access("d", d_vector, d_vector * sizes["d"], d_vector),
-        )
-        narrow = tuple(Access(o, 1, sizes[o], unit_step=False) for o in ("a", "b", "c", "d"))
-        entries = tuple(
-            Entry(
-                name=f"{spec.name}_{variant}",
-                role="main",
-                variant=variant,
-                arguments=main_arguments(spec, offsets=True, steps=variant == "narrow"),
-                accesses=accesses,
-                grid=tile_grid(spec.block),
-                block=candidate.threads,
-                shared_bytes=shared_bytes,
-            )
-            for variant, accesses in (("wide", wide), ("narrow", narrow))
+        entries = main_entries(
+            spec,
+            aligned_accesses(spec, staging, lane_tile.vectors[roles.order((0, 1))[1]]),
+            offsets=True,
+            threads=candidate.threads,
+            shared_bytes=shared_bytes,
         )
         blocks, share, bound = occupancy(arch, candidate.threads, shared_bytes, use)
         return KernelPlan(

@@ -32,7 +32,7 @@ def build(**data: Any) -> tg.Kernel:
 
 
 def cupy() -> Any:
-    from tilegen_cuda.device import cupy
+    from tilegen_cuda.runtime import cupy
 
     return cupy()
 
