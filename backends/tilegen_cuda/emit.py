@@ -130,6 +130,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "batched": spec.batch == "strided",
         "operands": ["a", "b", "c", "d", *epilogue_operands(spec)],
         "element": spelling.type,
+        "value_type": "element",
         "fma": spelling.fma,
         "exp2": spelling.exp2,
         "fabs": spelling.fabs,
