@@ -18,6 +18,7 @@ from tilegen.plan import Argument, Entry
 from tilegen.render import KernelSource
 
 from .archs import ARCHS, dynamic_bytes
+from .types import STORED
 
 if TYPE_CHECKING:
     from tilegen.emulator import Program
@@ -116,6 +117,7 @@ class EmulatedProgram:
         from tilegen import emulator
 
         buffers = _Buffers()
+        arguments = [(a, _as_stored(a, v)) for a, v in arguments]
         values = [buffers.of(v)[1] if a.is_pointer else v for a, v in arguments]
         written = [i for i, (a, _) in enumerate(arguments) if a.kind == "output"]
         run = emulator.run(
@@ -147,6 +149,13 @@ class EmulatedProgram:
             told += f"`{lines[first.line - 1].strip()}`"
         more = ", ".join(f"{f.kind} at line {f.line}" if f.line else f.kind for f in others)
         return told + (f"; also {more}" if more else "")
+
+
+def _as_stored(argument: Argument, value: Any) -> Any:
+    """The bits of an array whose elements the text knows only as bits: f16, of which NumPy has a type."""
+    if argument.is_pointer and STORED[argument.type] == "unsigned short":
+        return value.view(np.uint16)
+    return value
 
 
 class _Buffers:
