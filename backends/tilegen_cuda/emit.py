@@ -69,6 +69,8 @@ def _parameter(argument: Argument) -> str:
         # C and D may be one array, and so may the residual and D.
         restrict = "" if argument.operand in ("c", "d", "residual") else "__restrict__ "
         return f"{const}{ARGUMENT_TYPES[argument.type]} *{restrict}{argument.name}"
+    if argument.kind == "workspace":
+        return f"{ARGUMENT_TYPES[argument.type]} *__restrict__ {argument.name}"
     return f"const {ARGUMENT_TYPES[argument.type]} {argument.name}"
 
 

@@ -14,7 +14,7 @@ from tilegen.tiling import CONTIGUOUS, epilogue_operands, main_arguments, operan
 
 from .emit import NOTHING, AsyncCopy, Step, parameters
 from .mma import OUT_PAD
-from .mma_entries import NARROWER, REDUCE_THREADS, REDUCE_VECTOR
+from .mma_entries import REDUCE_THREADS, REDUCE_VECTOR, widths
 from .mma_reads import Ldmatrix, Reads
 from .mma_tiles import OperandTile
 from .types import SPELLINGS, STORED
@@ -133,6 +133,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "fetch_chunk_include": NOTHING
         if asynchronous and size >= 4
         else "_mma_fetch_chunk.cu.j2",
+        "copy_by_8_include": "_mma_copy_by_8.cu.j2" if size < 8 else NOTHING,
         "copy_by_4_include": "_mma_copy_by_4.cu.j2" if size < 4 else NOTHING,
         "copy_elements_include": f"_mma_copy_elements_{'gathered' if size < 4 else 'async'}.cu.j2",
         "element_bytes": size,
@@ -247,8 +248,8 @@ def _staged(plan: KernelPlan, roles: Roles, tile: OperandTile, asynchronous: boo
         target = f"{x}_tiles{stage}" if asynchronous else f"fetched_{x}"
         verb = "copy" if asynchronous else "fetch"
         return (
-            f"{verb}_{x}<WIDE>({target}, {x}_next, ld{x}, {x}_step, {x}_slow, {x}_fast, "
-            f"{lefts[0]}, {lefts[1]}, access)"
+            f"{verb}_{x}<ACCESS>({target}, {x}_next, ld{x}, {x}_step, {x}_slow, {x}_fast, "
+            f"{lefts[0]}, {lefts[1]})"
         )
 
     registers = plan.instruction.registers(x) if tile.element_bytes < 8 else 1
@@ -325,21 +326,21 @@ def _entries(plan: KernelPlan) -> dict[str, Any]:
     reductions = [e for e in plan.entries if e.role == "reduce"]
     reduce = max((e.arguments for e in reductions), key=len, default=())
     body_name, reduce_name = f"{spec.name}_tile", f"{spec.name}_sum_up"
-    accesses = {name: n for n, name in NARROWER.items()}
+    accesses = dict(widths(spec))
     min_blocks = int(plan.numbers["MIN_BLOCKS"])
     launched = f"THREADS, {min_blocks}" if min_blocks > 1 else "THREADS"
 
     def of(entry: Entry) -> dict[str, str]:
         main = entry.role == "main"
-        access = f"{accesses.get(entry.variant, 0)}, " if main else ""
+        wide = "true" if entry.variant.endswith("wide") else "false"
         return {
             "name": entry.name,
             "says": SAYS[entry.variant],
             "threads": launched if main else "REDUCE_THREADS",
             "parameters": parameters(entry.arguments),
             "body": body_name if main else reduce_name,
-            "wide": "true" if entry.variant.endswith("wide") else "false",
-            "call": access + passed_on(entry, body if main else reduce),
+            "takes": str(accesses[entry.variant]) if main else wide,
+            "call": passed_on(entry, body if main else reduce),
         }
 
     out = _out_arguments(plan)
