@@ -107,7 +107,8 @@ class OpenCLDevice:
         )
         binary = program.get_info(cl.program_info.BINARIES)[0]
         resources = {
-            entry.name: self._resources(cl.Kernel(program, entry.name)) for entry in source.entries
+            entry.name: self._resources(cl.Kernel(program, entry.symbol))
+            for entry in source.entries
         }
         return KernelBinary(source, binary, log, resources, self.toolchain(), options)
 
@@ -302,7 +303,7 @@ class LoadedProgram:
     ) -> Callable[[], Any]:
         cl = binding()
         # A cl_kernel of its own, whose arguments nobody else sets.
-        kernel = cl.Kernel(self._program, entry.name)
+        kernel = cl.Kernel(self._program, entry.symbol)
         everywhere, group = (grid * entry.block,), (entry.block,)
         try:
             # One by one: for a list, pyopencl writes and compiles Python, which takes milliseconds.
@@ -324,7 +325,7 @@ class LoadedProgram:
 
 
 def _kernel(program: Any, entry: Entry) -> Any:
-    kernel = binding().Kernel(program, entry.name)
+    kernel = binding().Kernel(program, entry.symbol)
     # With its types known pyopencl packs a scalar in well under a microsecond, not in 16.
     kernel.set_scalar_arg_dtypes(
         [None if a.is_pointer else _scalar_type(a) for a in entry.arguments]
