@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -199,6 +199,7 @@ class BufferWorkspace:
 
     buffer: Any
     size: int
+    _parts: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     def region(self, offset: int, size: int, element: str) -> Any:
         if offset == 0:
@@ -206,7 +207,10 @@ class BufferWorkspace:
         if offset == self.size:
             return None
         try:
-            return self.buffer.get_sub_region(offset, size)
+            # A kernel's arguments do not keep a sub-buffer alive.
+            if (offset, size) not in self._parts:
+                self._parts[offset, size] = self.buffer.get_sub_region(offset, size)
+            return self._parts[offset, size]
         except binding().Error as error:
             raise LaunchError(
                 f"workspace: the device gives no buffer from byte {offset} on: {error}"
