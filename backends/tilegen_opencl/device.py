@@ -295,6 +295,7 @@ class LoadedProgram:
             with self._lock:
                 kernel.set_args(*values)
                 cl.enqueue_nd_range_kernel(stream, kernel, (grid * entry.block,), (entry.block,))
+                _keep_order(entry, stream)
         except cl.Error as error:
             raise LaunchError(f"{entry.name}: the driver refused the launch: {error}") from None
 
@@ -317,11 +318,21 @@ class LoadedProgram:
 
         def launch() -> Any:
             try:
-                return cl.enqueue_nd_range_kernel(stream, kernel, everywhere, group)
+                event = cl.enqueue_nd_range_kernel(stream, kernel, everywhere, group)
+                _keep_order(entry, stream)
+                return event
             except cl.Error as error:
                 raise LaunchError(f"{entry.name}: the driver refused the launch: {error}") from None
 
         return launch
+
+
+def _keep_order(entry: Entry, queue: Any) -> None:
+    """What hands on results in a workspace is done before the next entry starts, on any queue."""
+    if any(a.kind == "workspace" for a in entry.arguments):
+        cl = binding()
+        if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+            cl.enqueue_barrier(queue)
 
 
 def _kernel(program: Any, entry: Entry) -> Any:

@@ -114,6 +114,24 @@ def test_slices_are_summed(copying: bool, on_device: bool, monkeypatch: pytest.M
             assert np.array_equal(got.get() if on_device else got, want)
 
 
+def test_a_queue_that_keeps_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyopencl as cl
+
+    kernel = tg.load(source(ALIGNED), CPUS[0])
+    mode = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    context, handle = kernel.device.context, kernel.device.handle
+    barriers: list[Any] = []
+    plain = cl.enqueue_barrier
+    monkeypatch.setattr(
+        cl, "enqueue_barrier", lambda queue, **k: barriers.append(queue) or plain(queue, **k)
+    )
+    a, b = ints(300, 200), ints(200, 100, seed=1)
+    for properties, expected in ((0, 0), (mode, 2)):
+        queue = cl.CommandQueue(context, handle, properties)
+        assert np.array_equal(kernel(a, b, stream=queue), 3 * (a @ b))
+        assert len(barriers) == expected
+
+
 def test_a_region_where_the_device_starts_no_buffer_is_refused() -> None:
     kernel = tg.load(source("split_k * M * N * 4"), CPUS[0])
     with pytest.raises(
