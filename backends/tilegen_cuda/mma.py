@@ -15,7 +15,7 @@ from tilegen.spec import PinValue, TileSpec
 from tilegen.tiling import CONTIGUOUS, kernel_name, occupancy, planned_steps, power_of_two_divisor
 
 from .archs import dynamic_bytes
-from .mma_entries import entries
+from .mma_entries import entries, sum_bytes
 from .mma_fragments import fragments, ownership
 from .mma_instructions import combinations, turned
 from .mma_tiles import CHUNK_BYTES, OperandTile, shared_tiles
@@ -265,11 +265,6 @@ def _epilogue(spec: TileSpec, instruction: Instruction) -> str:
     if pinned in EPILOGUES:
         return str(pinned)
     return "shared" if DTYPES[spec.types.d].bytes < 4 else "direct"
-
-
-def sum_bytes(spec: TileSpec) -> int:
-    """Of a sum outside of the instruction: sums in f16 are widened."""
-    return max(4, DTYPES[spec.types.acc].bytes)
 
 
 def _epilogue_bytes(spec: TileSpec) -> int:

@@ -14,7 +14,7 @@ from tilegen.tiling import CONTIGUOUS, epilogue_operands, main_arguments, operan
 
 from .emit import NOTHING, AsyncCopy, Step, parameters
 from .mma import OUT_PAD
-from .mma_entries import REDUCE_THREADS, REDUCE_VECTOR, widths
+from .mma_entries import REDUCE_THREADS, reduce_vector, widths
 from .mma_reads import Ldmatrix, Reads
 from .mma_tiles import OperandTile
 from .types import SPELLINGS, STORED
@@ -162,7 +162,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "out_pad": OUT_PAD,
         "plane_index": "(split * batch + batch_index)" if spec.batch == "strided" else "split",
         "reduce_threads": REDUCE_THREADS,
-        "reduce_vector": REDUCE_VECTOR,
+        "reduce_vector": reduce_vector(spec),
     }
 
 

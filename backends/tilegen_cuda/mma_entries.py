@@ -15,8 +15,6 @@ from .mma_tiles import CHUNK_BYTES, OperandTile
 # Bytes of one access and the entry that makes it; the narrow one takes single elements of any step.
 NARROWER = {8: "by8", 4: "by4"}
 REDUCE_THREADS = 256
-# Sums that a thread of the reduction adds up and finishes, neighbours along D's columns.
-REDUCE_VECTOR = 4
 
 
 def entries(
@@ -34,7 +32,7 @@ def entries(
         Elements of D in one access of the widest entry.
     """
     split = spec.split_k > 1
-    vector = REDUCE_VECTOR if split else out
+    vector = reduce_vector(spec) if split else out
     grid = tile_grid(spec.block)
     mains = []
     for variant, bytes_ in widths(spec):
@@ -66,6 +64,16 @@ def entries(
     return (*mains, *(_reductions(spec) if split else ()))
 
 
+def reduce_vector(spec: TileSpec) -> int:
+    """Sums that a thread of the reduction adds up and finishes: 16 bytes along D's columns."""
+    return CHUNK_BYTES // sum_bytes(spec)
+
+
+def sum_bytes(spec: TileSpec) -> int:
+    """Of a sum outside of the instruction: sums in f16 are widened."""
+    return max(4, DTYPES[spec.types.acc].bytes)
+
+
 def widths(spec: TileSpec) -> list[tuple[str, int]]:
     """The entries' variants with the bytes of one access to A and B; 0: single elements."""
     largest = max(DTYPES[spec.types.a].bytes, DTYPES[spec.types.b].bytes)
@@ -78,8 +86,8 @@ def widths(spec: TileSpec) -> list[tuple[str, int]]:
 
 def pitch(spec: TileSpec) -> Formula:
     """Elements from one row of sums to the next in the workspace, rows padded to whole vectors."""
-    cols = "M" if spec.layout.d == "col" else "N"
-    return Formula(f"(({cols} + {REDUCE_VECTOR - 1}) / {REDUCE_VECTOR}) * {REDUCE_VECTOR}")
+    cols, vector = "M" if spec.layout.d == "col" else "N", reduce_vector(spec)
+    return Formula(f"(({cols} + {vector - 1}) / {vector}) * {vector}")
 
 
 def plane(spec: TileSpec) -> str:
@@ -90,12 +98,11 @@ def plane(spec: TileSpec) -> str:
 
 def workspace(spec: TileSpec) -> Formula:
     """Bytes of all sums: a plane of D's size for each split of K."""
-    size = max(4, DTYPES[spec.types.acc].bytes)
-    return Formula(f"{spec.split_k} * {plane(spec)} * {size}")
+    return Formula(f"{spec.split_k} * {plane(spec)} * {sum_bytes(spec)}")
 
 
 def _reductions(spec: TileSpec) -> tuple[Entry, ...]:
-    threads, vector = REDUCE_THREADS, REDUCE_VECTOR
+    threads, vector = REDUCE_THREADS, reduce_vector(spec)
     per_block = threads * vector
     out = []
     for variant in ("wide", "narrow"):
