@@ -402,11 +402,13 @@ def _place(
         store, start = room.view(dtype.numpy), first // dtype.bytes
     store[...] = fill
     stride = store.itemsize
-    inner = np.lib.stride_tricks.as_strided(
-        store[start:],
+    inner = np.ndarray(
         turned.shape,
+        store.dtype,
+        # As bytes: not every type of ml_dtypes can be described to NumPy's as_strided.
+        store.view(np.uint8),
+        start * stride,
         (turned.shape[1] * ld * stride, ld * stride, stride),
-        writeable=True,
     )
     inner[...] = turned.astype(dtype.numpy)
     if memory is not None:

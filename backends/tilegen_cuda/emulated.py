@@ -169,11 +169,14 @@ class EmulatedProgram:
         return told + (f"; also {more}" if more else "")
 
 
+# Elements that the text takes as their bits.
+BITS = {"unsigned short": np.uint16, "unsigned char": np.uint8}
+
+
 def _as_stored(argument: Argument, value: Any) -> Any:
-    """The bits of an array whose elements the text knows only as bits: f16, of which NumPy has a type."""
-    if argument.is_pointer and STORED[argument.type] == "unsigned short":
-        return value.view(np.uint16)
-    return value
+    """An array as the text takes it: narrow floats, some of which NumPy calls floats, by their bits."""
+    stored = BITS.get(STORED[argument.type]) if argument.is_pointer else None
+    return value if stored is None else value.view(stored)
 
 
 class _Buffers:
