@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -90,7 +91,8 @@ def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> Kerne
     BackendError
         For an unknown backend or arch.
     PlanError
-        If every form breaks a rule; it states those of the form that breaks the fewest.
+        If every form breaks a rule; it states those of the form that breaks the fewest among the
+        forms for these types.
     """
     require("lower", spec, TileSpec)
     plugin = registry.get(backend)
@@ -106,5 +108,19 @@ def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> Kerne
             return replace(plan, notes=tuple(notes))
         worded = [replace(v, nearest=nearest_legal(candidate, v)) for v in broken]
         refused.append((form, worded))
-    fewest = min((broken for _, broken in refused), key=len)
-    raise PlanError("; ".join(map(str, fewest)), fewest)
+    raise _refusal(refused)
+
+
+def _refusal(refused: Sequence[tuple[Form, Sequence[Violation]]]) -> PlanError:
+    """What the form that is nearest to the spec says; types that no form offers, with all that do."""
+
+    def distance(broken: Sequence[Violation]) -> tuple[bool, int]:
+        # A form for other types has nothing to say of the tiles.
+        return any(v.rule == "types" for v in broken), len(broken)
+
+    nearest = min((broken for _, broken in refused), key=distance)
+    told = "; ".join(map(str, nearest))
+    if len(refused) > 1 and distance(nearest)[0]:
+        others = [f"{v}" for _, b in refused if b is not nearest for v in b if v.rule == "types"]
+        told = "; or ".join([told, *others])
+    return PlanError(told, nearest)

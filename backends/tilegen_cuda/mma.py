@@ -66,14 +66,14 @@ class MmaSync:
         pins = spec.pins.get("cuda", {})
         instruction = _instruction(spec, arch)
         threads = max(1, spec.warps[0]) * max(1, spec.warps[1]) * arch.lanes
-        base = Candidate(
-            spec, "cuda", arch, self, instruction, threads, arch.lanes, lanes=(8, 4)
-        )
+        base = Candidate(spec, "cuda", arch, self, instruction, threads, arch.lanes, lanes=(8, 4))
         if instruction is None or any(b % w for b, w in zip(spec.block, spec.warp, strict=False)):
             return base
         notes = []
         if spec.thread is not None:
-            notes.append(f"thread {list(spec.thread)}: fragments have no micro-tiles, so it is unused")
+            notes.append(
+                f"thread {list(spec.thread)}: fragments have no micro-tiles, so it is unused"
+            )
         tiles = {o: OperandTile.of(o, spec, instruction) for o in ("a", "b")}
         epilogue = _epilogue(spec, instruction)
         staged = _epilogue_bytes(spec) if epilogue == "shared" else 0
@@ -188,8 +188,7 @@ def instruction_serves(c: Candidate) -> Iterator[Violation]:
             "pins",
             "pins.cuda.instruction",
             pinned,
-            f"must multiply {t.a} x {t.b} -> {t.acc}, as "
-            f"{', '.join(i.name for i in serving)} does",
+            f"must multiply {t.a} x {t.b} -> {t.acc}, as {', '.join(i.name for i in serving)} does",
             serving[0].name,
         )
 

@@ -130,9 +130,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
             for n in ((4, 8, 16) if size < 8 else (8, 16))
             if asynchronous
         ],
-        "fetch_chunk_include": NOTHING
-        if asynchronous and size >= 4
-        else "_mma_fetch_chunk.cu.j2",
+        "fetch_chunk_include": NOTHING if asynchronous and size >= 4 else "_mma_fetch_chunk.cu.j2",
         "copy_by_8_include": "_mma_copy_by_8.cu.j2" if size < 8 else NOTHING,
         "copy_by_4_include": "_mma_copy_by_4.cu.j2" if size < 4 else NOTHING,
         "copy_elements_include": f"_mma_copy_elements_{'gathered' if size < 4 else 'async'}.cu.j2",

@@ -15,7 +15,9 @@ from tilegen_cuda.device import runnable
 from tilegen_cuda.toolchain import resources
 
 BASE = {"block": (128, 128, 16), "warp": (64, 32)}
-F64 = {"types": dict.fromkeys(("a", "b", "acc", "c", "d"), "f64")}
+FMA = {"pins": {"cuda": {"form": "fma"}}}
+F64 = {"types": dict.fromkeys(("a", "b", "acc", "c", "d"), "f64"), **FMA}
+HALVES = {"types": {"a": "f16", "b": "f16", "acc": "f32", "c": "f16"}}
 
 
 def plan(arch: str = "sm_80", **changes: Any) -> tg.KernelPlan:
@@ -96,7 +98,8 @@ def test_a_block_takes_one_kibibyte_more_than_it_asks_for() -> None:
 @pytest.mark.parametrize(
     ("arch", "changes", "words"),
     [
-        ("sm_80", {"types": {"a": "f16", "b": "f16", "acc": "f32", "c": "f16"}}, "offers f32, f64"),
+        ("sm_80", {**HALVES, **FMA}, "offers f32, f64"),
+        ("sm_80", {"types": {"a": "f32", "b": "f16", "acc": "f32", "c": "f16"}}, "form fma offers"),
         ("sm_75", {"pins": {"cuda": {"copy": "cp_async"}}}, "must be one of registers"),
         ("sm_80", {"pins": {"cuda": {"copy": "dma"}}}, "must be one of cp_async, registers"),
         ("sm_80", {"pins": {"cuda": {"min_blocks": 9}}}, "nearest legal value: 8"),
