@@ -77,12 +77,11 @@ class HostCompiler:
         Used without ``-fsanitize`` at link time.
         """
         if mode == PLAIN:
-            # Both checks cost less here than beside the hooks. Clang's other kind of bounds only
-            # ends the program.
+            # Both checks cost less here than beside the hooks, and -Og half the time of -O1 to compile.
             if self.family == "gcc":
-                # Half the time to compile; the runs take a third longer.
                 return ("-Og", "-fsanitize=bounds", "-fsanitize=alignment")
-            return ("-O1", "-fsanitize=array-bounds", "-fsanitize=alignment")
+            # Clang's other kind of bounds only ends the program.
+            return ("-O1", "-fsanitize=array-bounds")
         # Less than -O1 keeps in memory, and so announces, what kernels hold in registers.
         flags = ["-O1", "-fsanitize=thread"]
         if self.family == "gcc":
@@ -91,7 +90,7 @@ class HostCompiler:
                 # A vector stays one access, although the kernel is slower by it.
                 flags.append("-fno-tree-sra")
         else:
-            flags += ["-mllvm", "-tsan-instrument-func-entry-exit=0"]
+            flags += ["-fsanitize=alignment", "-mllvm", "-tsan-instrument-func-entry-exit=0"]
         if self.family == "zig":
             # It wants it so, although the program is linked to a fixed place all the same.
             flags.append("-fPIE")
