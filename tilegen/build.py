@@ -238,7 +238,7 @@ def load(
     Parameters
     ----------
     what : KernelSource, KernelBinary or path
-        A path is a folder that ``tilegen build -o`` wrote.
+        A path is a folder that ``tilegen build -o`` wrote, or the manifest in it.
     device : str or Device, optional
         Left out: the first device that runs the arch.
 
@@ -352,6 +352,12 @@ def save(
 
 
 def _load_folder(folder: Path, device: str | Device | None) -> Kernel:
+    if folder.is_file():
+        if folder.name != MANIFEST:
+            raise SpecError(
+                f"{folder}: it is a file; name the folder that a build wrote, or its {MANIFEST}"
+            )
+        folder = folder.parent
     path = folder / MANIFEST
     try:
         data = read_json(path.read_text(encoding="utf-8"))

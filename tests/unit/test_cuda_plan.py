@@ -104,6 +104,7 @@ def test_a_block_takes_one_kibibyte_more_than_it_asks_for() -> None:
         ("sm_80", {"pins": {"cuda": {"copy": "dma"}}}, "must be one of cp_async, registers"),
         ("sm_80", {"pins": {"cuda": {"min_blocks": 9}}}, "nearest legal value: 8"),
         ("sm_80", {"pins": {"cuda": {"min_blocks": "two"}}}, "must be one of 1, 2"),
+        ("sm_80", {"pins": {"cuda": {"min_blocks": True}}}, "must be one of 1, 2.*value: 1"),
         ("sm_80", {"warp": (8, 8)}, "allows 1024"),
         ("sm_80", {"warp": (128, 128), "block": (128, 128, 16)}, "the kernel would spill"),
         ("sm_75", {"block": (128, 128, 128)}, "allows 65536"),

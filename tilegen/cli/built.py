@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilegen import registry
 from tilegen.backend import Backend, Device, Toolchain
-from tilegen.build import KernelBinary, cache_path, emulator, load, manifest, save
+from tilegen.build import KernelBinary, cache_path, emulator, find_device, load, manifest, save
 from tilegen.build import compile as compile_source
 from tilegen.cli.shared import named
 from tilegen.errors import BackendError, CompileError
@@ -72,12 +72,16 @@ class Built:
         VerifyError
             If a result is wrong.
         """
-        # Hypothesis keeps notes in a folder of its own, and would make it where the user stands.
-        os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_path() / "hypothesis"))
         from tilegen.verify import verify as check
 
         kernel = load(self.binary or self.source, self.device or device)
         return check(kernel, examples=examples, seed=seed)
+
+    def cannot_run(self, device: str | None) -> str:
+        """What the device lacks to run the kernel, and what would bring it; empty if nothing."""
+        backend, arch = registry.get(self.plan.backend), self.plan.arch
+        where = self.device or find_device(backend, arch, device)
+        return backend.toolchain(arch, where).missing
 
     def check_runs(self) -> None:
         """Raise ``BackendError`` where nothing here can run the kernel, with what would."""

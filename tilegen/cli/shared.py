@@ -40,7 +40,7 @@ DeviceName = Annotated[
     typer.Option("--device", "-d", help="cpu, gpu:1, part of a device's name, or emulator."),
 ]
 Examples = Annotated[int, typer.Option("--examples", min=1, help="How many problems to solve.")]
-Seed = Annotated[int, typer.Option("--seed", help="The same seed draws the same problems.")]
+Seed = Annotated[int, typer.Option("--seed", help="The same seed and version draw the same.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
