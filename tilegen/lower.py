@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -10,7 +11,7 @@ from tilegen.backend import Backend, Form
 from tilegen.errors import BackendError, PlanError, require
 from tilegen.hardware import Arch
 from tilegen.plan import KernelPlan
-from tilegen.rules import Violation, nearest_legal, violations
+from tilegen.rules import Candidate, Violation, nearest_legal, violations
 from tilegen.spec import TileSpec
 
 
@@ -95,16 +96,46 @@ def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> Kerne
     require("lower", spec, TileSpec)
     plugin = registry.get(backend)
     target, note = find_arch(plugin, arch)
-    refused: list[tuple[Form, list[Violation]]] = []
-    for form in find_forms(plugin, spec, target):
-        candidate = form.derive(spec, target)
-        broken = violations(candidate)
+    plan, refused = attempt(spec, plugin, target)
+    if plan is None:
+        worded = [
+            [replace(v, nearest=nearest_legal(c, v)) for v in broken] for c, broken in refused
+        ]
+        fewest = min(worded, key=len)
+        raise PlanError("; ".join(map(str, fewest)), fewest)
+    return replace(plan, notes=(note, *plan.notes)) if note else plan
+
+
+Refused = list[tuple[Candidate, list[Violation]]]
+
+
+def attempt(
+    spec: TileSpec, backend: Backend, arch: Arch, forgiven: Collection[str] = ()
+) -> tuple[KernelPlan | None, Refused]:
+    """The plan of the first form that breaks no rule, and the forms tried before it.
+
+    Parameters
+    ----------
+    forgiven : collection of str
+        Names of rules that may be broken. A form can plan what breaks ``registers`` alone: the
+        kernel is only slow.
+
+    Raises
+    ------
+    PlanError
+        If a form is pinned that the backend does not have.
+    """
+    refused: Refused = []
+    for form in find_forms(backend, spec, arch):
+        candidate = form.derive(spec, arch)
+        broken = [v for v in violations(candidate) if v.rule not in forgiven]
         if not broken:
             plan = form.plan(candidate)
-            passed = [f"form {f.name} was passed over: {b[0]}" for f, b in refused]
-            notes = [*([note] if note else []), *unknown_pins(spec), *passed, *plan.notes]
-            return replace(plan, notes=tuple(notes))
-        worded = [replace(v, nearest=nearest_legal(candidate, v)) for v in broken]
-        refused.append((form, worded))
-    fewest = min((broken for _, broken in refused), key=len)
-    raise PlanError("; ".join(map(str, fewest)), fewest)
+            passed = [
+                f"form {c.form.name} was passed over: {replace(b[0], nearest=nearest_legal(c, b[0]))}"
+                for c, b in refused
+            ]
+            notes = [*unknown_pins(spec), *passed, *plan.notes]
+            return replace(plan, notes=tuple(notes)), refused
+        refused.append((candidate, broken))
+    return None, refused
