@@ -47,8 +47,8 @@ def picture(found: Sweep, kind: str) -> bytes:
 
     told = [row for row in found.rows if row.compiled and row.compiled.registers is not None]
     spilled = [row for row in told if row.compiled and row.compiled.spill_bytes]
-    figure = Figure(figsize=(8.0, 6.4 if told else 4.6), layout="constrained")
-    if told:
+    figure = Figure(figsize=(8.0, 6.4 if spilled else 4.8), layout="constrained")
+    if spilled:
         top, bottom = figure.subplots(2, sharex=True, height_ratios=(3, 1.2))
         _spills(bottom, told)
         last = bottom
@@ -62,7 +62,8 @@ def picture(found: Sweep, kind: str) -> bytes:
     last.set_xticks([], minor=True)
     last.set_xlabel("accumulators a thread (registers)")
     top.set_ylabel("registers a thread")
-    top.set_ylim(bottom=0)
+    most = [row.use.predicted for row in found.rows] + [row.use.limit for row in found.rows]
+    top.set_ylim(0, 1.08 * max(most))
     by = f", {found.compiler}" if found.compiler else ""
     top.set_title(f"{found.backend} {found.arch}{by}: {len(found.rows)} points", fontsize=11)
     top.legend(fontsize=8, loc="upper left", framealpha=0.9)
@@ -122,5 +123,5 @@ def _spills(axes: Any, told: list[Row]) -> None:
             s=28 if spills else 16, marker=marker, color=colour, alpha=0.75, linewidths=0,
         )  # fmt: skip
     axes.set_ylabel("bytes spilled")
-    axes.set_ylim(bottom=-1)
+    axes.set_ylim(bottom=0)
     axes.grid(alpha=0.25)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -96,20 +97,20 @@ def sweep(
     if not rows:
         _refuse(refused, backend, target)
     chain = plugin.toolchain(target)
-    missing, processes = chain.missing, 0
-    if compile and not missing:
-        rows, processes = _compiled(rows, jobs or cores(), progress)
+    asked = compile and not chain.missing
     found = Sweep(
         spec=spec,
         backend=backend,
         arch=target.name,
-        compiler="" if missing or not compile else str(chain),
+        compiler=str(chain) if asked else "",
         axes=tuple(axes),
         rows=tuple(rows),
         refused=tuple(refused),
-        missing=missing if compile else "",
-        processes=processes,
-    ).sorted(sort)
+        missing=chain.missing if compile else "",
+    ).sorted(sort)  # a column that is none is refused before the compiler runs
+    if asked:
+        rows, processes = _compiled(found.rows, jobs or cores(), progress)
+        found = replace(found, rows=tuple(rows), processes=processes).sorted(sort)
     return replace(found, seconds=time.perf_counter() - begin)
 
 
@@ -149,7 +150,8 @@ def _compiled(
     out = list(rows)
     sources: list[KernelSource] = []
     places: list[int] = []
-    for place, row in enumerate(rows):
+    # What takes the longest comes first, so that no process waits for another's at the end.
+    for place, row in sorted(enumerate(rows), key=lambda pair: -pair[1].use.accumulators):
         source = emit(row.plan)
         if found := find_compiled(source):
             out[place] = replace(row, compiled=Compiled.of(row.plan, found.resources, None))
@@ -165,10 +167,11 @@ def _compiled(
         if here
         else compile_all(sources, jobs)
     )
-    for done, (index, said) in enumerate(answers, 1):
-        place = places[index]
-        out[place] = _told(rows[place], said)
-        told(done, len(sources))
+    with closing(answers):  # Ctrl-C ends the processes at once
+        for done, (index, said) in enumerate(answers, 1):
+            place = places[index]
+            out[place] = _told(rows[place], said)
+            told(done, len(sources))
     return out, 0 if here else min(jobs, len(sources))
 
 

@@ -8,7 +8,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,7 +24,9 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def compile_all(sources: Sequence[KernelSource], count: int) -> Iterator[tuple[int, Answer]]:
+def compile_all(
+    sources: Sequence[KernelSource], count: int
+) -> Generator[tuple[int, Answer], None, None]:
     """Compile each source; its index and what was said of it, in the order they are done.
 
     The processes are not those of ``multiprocessing``, which would import the caller's script
