@@ -73,6 +73,7 @@ class _Worker:
             self._ended = True
             if self._process is not None:
                 self._process.kill()
+                self._process.wait()
 
     def _ask(self, source: KernelSource) -> Answer:
         try:
