@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tilegen.rules import Candidate, Rule
 
 
+# What every device's allocator gives; regions of a workspace are as aligned as their offsets allow.
+WORKSPACE_ALIGNMENT = 64
+
+
 @dataclass(frozen=True)
 class TypeCombination:
     """Types that a form multiplies, and the (C, D) types that it can read and write."""
@@ -183,6 +187,13 @@ class Device(Protocol):
         """Where the arrays of one launch live, and how they get to the device and back."""
 
 
+class Workspace(Protocol):
+    """Memory that the entries of one call hand each other results in; it lives as long as this."""
+
+    def region(self, offset: int, size: int, element: str) -> Any:
+        """What the driver is given for ``size`` bytes of elements from byte ``offset`` on."""
+
+
 class Session(Protocol):
     """One launch's arrays, or those of a launch that is repeated."""
 
@@ -200,8 +211,12 @@ class Session(Protocol):
     def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
         """A new dense array where the inputs live, its last two axes row- or column-major."""
 
-    def workspace(self, size: int) -> Any:
-        """Bytes that belong to this launch's stream."""
+    def workspace(self, size: int) -> Workspace:
+        """So many bytes (at least 1), of no defined content, that belong to this launch's stream.
+
+        What was queued on the stream may still use them when the workspace is dropped. They start at
+        a multiple of :data:`WORKSPACE_ALIGNMENT`. Raises ``LaunchError`` where there is no room.
+        """
 
     def begin(self) -> None:
         """Make the operands' contents ready on the device, before each launch."""

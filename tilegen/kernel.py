@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from tilegen.arguments import CALLED, Fit, check_overlap, fit, scalar
-from tilegen.backend import Device, Loaded, Operand, Session
+from tilegen.arguments import Fit, check_overlap, fit, scalar
+from tilegen.backend import Device, Loaded, Operand
 from tilegen.dtypes import DTYPES
 from tilegen.errors import LaunchError
-from tilegen.plan import Access, Argument, Entry, KernelPlan
+from tilegen.launch import Call, Choice, chosen, filled, told
+from tilegen.plan import KernelPlan
 from tilegen.tiling import compute_type, epilogue_operands
 
 if TYPE_CHECKING:
@@ -19,34 +20,6 @@ if TYPE_CHECKING:
 OPTIONS = ("alpha", "beta", "bias", "scale", "residual", "out", "stream")
 # Fits, and choices of one fit, that a kernel remembers; then it starts again.
 REMEMBERED = 256
-
-
-class _Step(NamedTuple):
-    """One launch, with all values that follow from shapes and strides in place."""
-
-    entry: Entry
-    grid: int
-    values: list[Any]
-    late: list[tuple[int, Argument]]
-
-
-class _Choice(NamedTuple):
-    """The entry for operands at one alignment, and why not those before it."""
-
-    entry: Entry
-    refusals: list[tuple[str, str]]
-    workspace: int
-    steps: list[_Step]
-
-
-class _Call(NamedTuple):
-    """One call, resolved."""
-
-    fit: Fit
-    operands: dict[str, Operand]
-    scalars: dict[str, Any]
-    result: Any
-    session: Session
 
 
 class Kernel:
@@ -67,8 +40,10 @@ class Kernel:
         self._compute = DTYPES[compute_type(self.plan.spec)]
         self._common = {value: self._compute.numpy.type(value) for value in (0, 1)}
         self._wanted = frozenset(epilogue_operands(self.plan.spec))
-        needs = [access.alignment for e in self.plan.main_entries for access in e.accesses]
+        needs = [access.alignment for e in self.plan.entries for access in e.accesses]
         self._boundary = math.lcm(*needs)
+        units = device.arch.multiprocessors or self.plan.arch.multiprocessors
+        self._names = {"multiprocessors": units} if units else {}
         self._fits: dict[Any, Fit] = {}
 
     @property
@@ -127,10 +102,11 @@ class Kernel:
         call = self._resolve(given, alpha, beta, out, stream)
         if not call.fit.is_empty:
             choice = self._choose(call)
+            # Dropped on return: what is queued uses it first, since both belong to one stream.
             space = call.session.workspace(choice.workspace) if choice.workspace else None
             call.session.begin()
             for step in choice.steps:
-                arguments = _filled(step, call, space)
+                arguments = filled(step, call, space)
                 self._loaded.launch(step.entry, step.grid, arguments, call.session.stream)
             call.session.finish()
         return call.result
@@ -165,9 +141,7 @@ class Kernel:
         choice = self._choose(call)
         space = call.session.workspace(choice.workspace) if choice.workspace else None
         launches = [
-            self._loaded.bind(
-                step.entry, step.grid, _filled(step, call, space), call.session.stream
-            )
+            self._loaded.bind(step.entry, step.grid, filled(step, call, space), call.session.stream)
             for step in choice.steps
         ]
         return Prepared(self, call, choice.entry.name, launches, space)
@@ -185,10 +159,9 @@ class Kernel:
         call = self._resolve(given, *scalars, options.get("out"), options.get("stream"), make=False)
         if call.fit.is_empty:
             return "nothing is launched: the output has no elements"
-        entry, refusals, _, steps = self._choose(call)
-        grid = next(step.grid for step in steps if step.entry is entry)
-        lines = [f"{name}: {why}" for name, why in refusals]
-        return "\n".join([*lines, f"{entry.name}: taken, {grid} blocks of {entry.block} threads"])
+        choice = self._choose(call)
+        lines = [f"{name}: {why}" for name, why in choice.refusals]
+        return "\n".join([*lines, f"{choice.entry.name}: taken, {told(choice)}"])
 
     def _resolve(
         self,
@@ -199,7 +172,7 @@ class Kernel:
         stream: Any,
         *,
         make: bool = True,
-    ) -> _Call:
+    ) -> Call:
         for name in ("bias", "scale", "residual"):
             if (given[name] is not None) != (name in self._wanted):
                 if name in self._wanted:
@@ -229,7 +202,7 @@ class Kernel:
             operands["d"] = Operand(None, 0, session.alignment, kind, (0, 0, 0), (0, 0, 0), 2)
         # Never read where beta is 0, yet the entry wants a pointer.
         operands.setdefault("c", operands["d"])
-        return _Call(fitted, operands, scalars, out, session)
+        return Call(fitted, operands, scalars, out, session)
 
     def _fit(self, operands: dict[str, Operand]) -> Fit:
         key = tuple([(name, o.dtype, o.shape, o.strides, o.rank) for name, o in operands.items()])
@@ -246,32 +219,16 @@ class Kernel:
             return self._common[value]
         return scalar(self._compute, name, value)
 
-    def _choose(self, call: _Call) -> _Choice:
+    def _choose(self, call: Call) -> Choice:
         boundary, choices = self._boundary, call.fit.choices
-        reads_c = bool(call.scalars["beta"] != 0)
-        place = (reads_c, *[o.address % boundary for o in call.operands.values()])
-        found: _Choice | None = choices.get(place)
+        place = (call.reads_c, *[o.address % boundary for o in call.operands.values()])
+        found: Choice | None = choices.get(place)
         if found is None:
-            found = self._chosen(call, reads_c)
+            found = chosen(self.plan, call, self._names)
             if len(choices) >= REMEMBERED:
                 choices.clear()
             choices[place] = found
         return found
-
-    def _chosen(self, call: _Call, reads_c: bool) -> _Choice:
-        refusals: list[tuple[str, str]] = []
-        for entry in self.plan.main_entries:
-            asked = [x for x in entry.accesses if x.operand != "c" or reads_c]
-            reasons = [why for access in asked if (why := _refusal(access, call))]
-            if not reasons:
-                parts = [self.plan.entry(n) for n in (*entry.before, entry.name, *entry.after)]
-                sizes = call.fit.sizes
-                steps = [_step(part, call.fit) for part in parts]
-                return _Choice(entry, refusals, entry.workspace(**sizes), steps)
-            refusals.append((entry.name, "; ".join(reasons)))
-        raise LaunchError(
-            "no entry takes these arrays: " + "; ".join(f"{n}: {w}" for n, w in refusals)
-        )
 
 
 class Prepared:
@@ -293,7 +250,7 @@ class Prepared:
     def __init__(
         self,
         kernel: Kernel,
-        call: _Call,
+        call: Call,
         entry: str,
         launches: list[Callable[[], Any]],
         workspace: Any,
@@ -332,57 +289,3 @@ class Prepared:
             What the backend has of each launch: an event, or ``None``.
         """
         return [launch() for launch in self._launches]
-
-
-def _refusal(access: Access, call: _Call) -> str:
-    name = access.operand
-    operand, strides = call.operands.get(name), call.fit.strides.get(name)
-    if operand is None or strides is None:
-        return ""
-    called = CALLED.get(name, name)
-    if access.unit_step and strides.step != 1:
-        return f"{called} is broadcast along its contiguous axis"
-    if operand.address % access.alignment:
-        return f"{called} starts at an address that {access.alignment} does not divide"
-    for what, stride in (("leading dimension", strides.ld), ("batch stride", strides.batch)):
-        if stride % access.stride_multiple:
-            return f"{called} has a {what} of {stride}, no multiple of {access.stride_multiple}"
-    if access.extent_limit is not None and call.fit.extents[name] > access.extent_limit:
-        return f"{called} has an extent over {access.extent_limit}"
-    return ""
-
-
-def _step(entry: Entry, fitted: Fit) -> _Step:
-    """One entry's launch; what each call has of its own is left for :func:`_filled`."""
-    known = dict(fitted.sizes)
-    for name, strides in fitted.strides.items():
-        known |= {
-            f"ld{name}": strides.ld,
-            f"{name}_step": strides.step,
-            f"{name}_batch_stride": strides.batch,
-        }
-    values: list[Any] = []
-    late: list[tuple[int, Argument]] = []
-    for place, argument in enumerate(entry.arguments):
-        if argument.kind in ("size", "stride"):
-            value = argument.value
-            values.append(known[argument.name] if value is None else value(**known))
-        else:
-            values.append(None)
-            late.append((place, argument))
-    return _Step(entry, entry.grid(**fitted.sizes), values, late)
-
-
-def _filled(step: _Step, call: _Call, workspace: Any) -> list[tuple[Argument, Any]]:
-    values = step.values.copy()
-    for place, argument in step.late:
-        match argument.kind:
-            case "scalar":
-                values[place] = call.scalars[argument.name]
-            case "offset":
-                values[place] = call.operands[argument.operand].offset
-            case "workspace":
-                values[place] = workspace
-            case _:
-                values[place] = call.operands[argument.operand].handle
-    return list(zip(step.entry.arguments, values, strict=True))

@@ -123,7 +123,10 @@ def _entry(plan: KernelPlan, entry: Entry, wording: Wording) -> list[str]:
     lines = [f"// ---- {name} ({says})", ""]
     for when, names in (("before", entry.before), ("after", entry.after)):
         if names:
-            lines.append(f"// Launched {when} it, with the same workspace: {', '.join(names)}.")
+            lines.append(
+                f"// Launched {when} it, on the same stream and with the same workspace: "
+                f"{', '.join(names)}."
+            )
     lines += [
         f'#define {upper}_SYMBOL "{entry.symbol}"',
         f"enum {{ {', '.join(f'{upper}_{name} = {number}' for name, number in numbers)} }};",
@@ -135,12 +138,26 @@ def _entry(plan: KernelPlan, entry: Entry, wording: Wording) -> list[str]:
         f"// {wording.blocks}.",
         *_function(f"{name}_grid", entry.grid, plan),
         "",
-        "// Bytes of workspace.",
-        *_function(f"{name}_workspace", entry.workspace, plan),
+        "// Bytes of workspace"
+        + (", for all that is launched together." if entry.before + entry.after else "."),
+        *_function(f"{name}_workspace", _largest(plan, entry), plan),
     ]
+    for argument in entry.arguments:
+        if argument.value is not None:
+            lines += ["", *_argument_value(plan, entry, argument)]
     if entry.role == "main":
-        lines += ["", *_accepts(entry)]
+        lines += ["", *_accepts(plan, entry)]
     return lines
+
+
+def _argument_value(plan: KernelPlan, entry: Entry, argument: Argument) -> list[str]:
+    """What the launch passes for an argument whose name alone does not say it."""
+    assert argument.value is not None
+    name, called = f"{entry.name}_{argument.name}", argument.name
+    if argument.kind == "workspace":
+        says = f"Byte of the workspace at which {called} starts."
+        return [f"// {says}", *_function(f"{name}_offset", argument.value, plan)]
+    return [f"// What {called} is.", *_function(name, argument.value, plan)]
 
 
 def _arguments(plan: KernelPlan, entry: Entry, wording: Wording) -> list[str]:
@@ -150,16 +167,26 @@ def _arguments(plan: KernelPlan, entry: Entry, wording: Wording) -> list[str]:
     ]
     names.append(f"{upper}_ARGS = {len(entry.arguments)}")
     width = max(map(len, names))
-    says = [*(_says(plan, argument, wording) for argument in entry.arguments), "how many there are"]
+    says = [
+        *(_says(plan, entry, argument, wording) for argument in entry.arguments),
+        "how many there are",
+    ]
     return [f"    {n:<{width}}  // {s}" for n, s in zip(names, says, strict=True)]
 
 
-def _says(plan: KernelPlan, argument: Argument, wording: Wording) -> str:
+def _says(plan: KernelPlan, entry: Entry, argument: Argument, wording: Wording) -> str:
     kind = C_TYPES.get(argument.type, argument.type)
     operand = argument.operand
     if argument.is_pointer:
-        verb = {"input": "read", "output": "written"}.get(argument.kind, "workspace")
-        return f"{wording.pointer} {kind}, {verb}"
+        verb = {"input": "read", "output": "written"}.get(argument.kind, "in the workspace")
+        if argument.kind == "workspace" and argument.value is not None:
+            verb += f", from byte {entry.name}_{argument.name}_offset() on"
+        whose = f": {operand}" if argument.name != operand and argument.kind == "input" else ""
+        return f"{wording.pointer} {kind}, {verb}{whose}"
+    if argument.value is not None:
+        return f"{kind}: {entry.name}_{argument.name}()"
+    if argument.name == "split_k":
+        return f"{kind}: {plan.split_k}"
     if argument.kind == "offset":
         return f"{kind}: elements from the start of the buffer to {operand}'s first"
     if argument.name.endswith("_batch_stride"):
@@ -176,15 +203,22 @@ def _axis(plan: KernelPlan, operand: str) -> str:
     return CONTIGUOUS[key][getattr(plan.spec.layout, key)].upper()
 
 
-def _function(name: str, formula: Formula, plan: KernelPlan) -> list[str]:
-    """One formula as a C function of the sizes, and of whatever else it names."""
-    used = {node.id for node in ast.walk(ast.parse(formula.text)) if isinstance(node, ast.Name)}
+def _function(name: str, formula: Formula | list[Formula], plan: KernelPlan) -> list[str]:
+    """The largest of some formulas as a C function of the sizes, and of whatever else they name."""
+    formulas = [formula] if isinstance(formula, Formula) else formula
+    trees = [ast.parse(formula.text) for formula in formulas]
+    used = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
     names = [*SIZES, *sorted(used - {*SIZES, "split_k"})]
     lines = [f"static inline int64_t {name}({_parameters([f'int64_t {n}' for n in names])})", "{"]
     if "split_k" in used:
         lines.append(f"    const int64_t split_k = {plan.split_k};")
     lines += [f"    (void){n};" for n in names if n not in used]
-    return [*lines, f"    return {_wide(formula)};", "}"]
+    first, *others = map(_wide, formulas)
+    if not others:
+        return [*lines, f"    return {first};", "}"]
+    lines.append(f"    int64_t most = {first};")
+    lines += [f"    most = most < {other} ? {other} : most;" for other in others]
+    return [*lines, "    return most;", "}"]
 
 
 def _wide(formula: Formula) -> str:
@@ -198,8 +232,22 @@ def _wide(formula: Formula) -> str:
     return text
 
 
-def _accepts(entry: Entry) -> list[str]:
-    conditions = {access.operand: _condition(entry, access) for access in entry.accesses}
+def _together(plan: KernelPlan, entry: Entry) -> list[Entry]:
+    return [plan.entry(name) for name in (*entry.before, entry.name, *entry.after)]
+
+
+def _largest(plan: KernelPlan, entry: Entry) -> list[Formula]:
+    """The workspaces of all that is launched with an entry, each once."""
+    return list(dict.fromkeys(e.workspace for e in _together(plan, entry)))
+
+
+def _accepts(plan: KernelPlan, entry: Entry) -> list[str]:
+    conditions: dict[str, list[str]] = {}
+    steps = {name for part in _together(plan, entry) for name in _named(part)}
+    for part in _together(plan, entry):
+        for access in part.accesses:
+            known = conditions.setdefault(access.operand, [])
+            known += [test for test in _condition(part, access, steps) if test not in known]
     # A, B, C and D always, so that a host program need not change with the form of the kernel.
     operands = ["a", "b", "c", "d", *(o for o in conditions if o not in ("a", "b", "c", "d"))]
     lines = [
@@ -217,15 +265,21 @@ def _accepts(entry: Entry) -> list[str]:
     return [*lines, "    return 1;", "}"]
 
 
-def _condition(entry: Entry, access: Access) -> list[str]:
+def _named(entry: Entry) -> set[str]:
+    """What an entry is told of a launch: its arguments, and what their formulas name."""
+    formulas = [a.value.text for a in entry.arguments if a.value is not None]
+    nodes = [node for text in formulas for node in ast.walk(ast.parse(text))]
+    return {a.name for a in entry.arguments} | {n.id for n in nodes if isinstance(n, ast.Name)}
+
+
+def _condition(entry: Entry, access: Access, told: set[str]) -> list[str]:
     if access.extent_limit is not None:
         raise EmitError(f"{entry.name} limits extents, which the launch header has no words for")
     o, multiple = access.operand, access.stride_multiple
     tests = [f"{o}->address % {access.alignment} == 0"]
     if multiple > 1:
         tests += [f"{o}->{stride} % {multiple} == 0" for stride in ("ld", "batch_stride")]
-    takes_step = any(argument.name == f"{o}_step" for argument in entry.arguments)
-    if access.unit_step or not takes_step:
+    if access.unit_step or f"{o}_step" not in told:
         return [*tests, f"{o}->step == 1"]
     return [*tests, f"({o}->step == 0 || {o}->step == 1)"]
 

@@ -88,8 +88,12 @@ class Types(_PerOperand):
 
     @property
     def compute(self) -> str:
-        """The type of alpha, beta and the epilogue: the accumulator's, or f32 to requantise s32."""
-        return "f32" if self.acc == "s32" and self.d != "s32" else self.acc
+        """The type of alpha, beta and the epilogue: the accumulator's, or f32.
+
+        It is f32 to requantise s32, and for sums in f16, which only the instruction itself keeps.
+        """
+        requantised = self.acc == "s32" and self.d != "s32"
+        return "f32" if requantised or self.acc == "f16" else self.acc
 
 
 class Layouts(_PerOperand):

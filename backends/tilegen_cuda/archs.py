@@ -7,6 +7,8 @@ from dataclasses import replace
 from tilegen.hardware import Arch, Instruction, RegisterFile
 from tilegen.layout import FragmentLayout, Layout
 
+from .mma_instructions import MMA_75, MMA_80, MMA_89
+
 GUIDE = "CUDA C++ Programming Guide, table 'Technical Specifications per Compute Capability'"
 PTX = "PTX ISA, Floating Point Instructions: fma"
 # Beyond it a block's shared memory must be dynamic and is asked for: CUDA C++ Programming Guide,
@@ -50,7 +52,7 @@ SM_75 = Arch(
     max_threads=1024,
     shared_bytes=64 * 1024,
     register_files=(RegisterFile("32-bit", 32, 255, 65536, 8),),
-    instructions=SCALARS,
+    instructions=(*SCALARS, *MMA_75),
     shared_per_multiprocessor=64 * 1024,
     max_threads_per_multiprocessor=1024,
     max_blocks_per_multiprocessor=16,
@@ -77,6 +79,7 @@ SM_80 = replace(
     max_threads_per_multiprocessor=2048,
     max_blocks_per_multiprocessor=32,
     shared_reserved_bytes=1024,
+    instructions=(*SCALARS, *MMA_80),
     features=frozenset({"cp_async"}),
 )
 SM_86 = replace(
@@ -87,8 +90,21 @@ SM_86 = replace(
     max_threads_per_multiprocessor=1536,
     max_blocks_per_multiprocessor=16,
 )
-SM_89 = replace(SM_86, name="sm_89", max_blocks_per_multiprocessor=24)
-SM_90 = replace(SM_80, name="sm_90", shared_bytes=227 * 1024, shared_per_multiprocessor=228 * 1024)
+SM_89 = replace(
+    SM_86,
+    name="sm_89",
+    max_blocks_per_multiprocessor=24,
+    instructions=(*SCALARS, *MMA_89),
+    features=SM_86.features | {"fp8"},
+)
+SM_90 = replace(
+    SM_80,
+    name="sm_90",
+    shared_bytes=227 * 1024,
+    shared_per_multiprocessor=228 * 1024,
+    instructions=SM_89.instructions,
+    features=SM_89.features,
+)
 SM_90A = replace(SM_90, name="sm_90a")
 SM_100 = replace(SM_90, name="sm_100")
 SM_120 = replace(SM_89, name="sm_120")

@@ -114,10 +114,20 @@ class CudaSession:
             turned = cp.empty((*shape[:-2], shape[-1], shape[-2]), kind)
             return cp.swapaxes(turned, -1, -2)
 
-    def workspace(self, size: int) -> Any:
-        cp = cupy()
-        with cp.cuda.Device(self.device.number), self.stream:
-            return cp.empty(size, np.uint8)
+    def workspace(self, size: int) -> PooledWorkspace:
+        """From CuPy's pool, whose memory goes back to the stream that it was taken for.
+
+        While a graph is captured the graph itself allocates and frees it at every launch.
+        """
+        cp, stream = cupy(), self.stream
+        with cp.cuda.Device(self.device.number), stream:
+            try:
+                take = cp.cuda.malloc_async if stream.is_capturing() else cp.cuda.alloc
+                return PooledWorkspace(take(size))
+            except cp.cuda.memory.OutOfMemoryError as error:
+                raise LaunchError(
+                    f"workspace: {self.device.name} has no memory for its {size} bytes: {error}"
+                ) from None
 
     def begin(self) -> None:
         for copy in self._copies.values():
@@ -143,6 +153,18 @@ class CudaSession:
         kind = runtime.memcpyHostToDevice if to_device else runtime.memcpyDeviceToHost
         if size:
             runtime.memcpyAsync(to, source, size, kind, self.stream.ptr)
+
+
+class PooledWorkspace:
+    """Memory of CuPy's, which frees it in the order of its stream."""
+
+    __slots__ = ("_address", "_memory")
+
+    def __init__(self, memory: Any) -> None:
+        self._memory, self._address = memory, int(memory.ptr)
+
+    def region(self, offset: int, size: int, element: str) -> int:
+        return self._address + offset
 
 
 def _stream(cp: Any, given: Any) -> Any:

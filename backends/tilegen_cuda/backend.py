@@ -34,13 +34,14 @@ class CudaBackend:
 
     def forms(self, arch: Arch) -> Sequence[Form]:
         from .fma import Fma
+        from .mma import MmaSync
 
-        return (Fma(),)
+        return (MmaSync(), Fma())
 
     def context(self, plan: KernelPlan) -> Mapping[str, Any]:
-        from .emit import context
+        from . import emit, mma_emit
 
-        return context(plan)
+        return {"fma": emit.context, "mma_sync": mma_emit.context}[plan.form](plan)
 
     def devices(self) -> Sequence[Device]:
         from .device import devices

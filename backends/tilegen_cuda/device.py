@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -11,17 +11,15 @@ from tilegen.backend import Toolchain
 from tilegen.build import KernelBinary
 from tilegen.errors import LaunchError
 from tilegen.hardware import Arch
-from tilegen.plan import Argument, Entry
 
-from .archs import ARCHS, dynamic_bytes
+from .archs import ARCHS
+from .failures import explained
+from .launching import LoadedModule
 from .runtime import cupy
 from .toolchain import nvrtc_toolchain
 
 if TYPE_CHECKING:
     from .arrays import CudaSession
-
-# CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES (CUDA Driver API, CUfunction_attribute).
-MAX_DYNAMIC_SHARED = 8
 
 
 @dataclass(frozen=True)
@@ -46,61 +44,20 @@ class CudaDevice:
         cp, source = cupy(), binary.source
         if not binary.data:
             raise LaunchError(f"{source.name} has no cubin: {self.toolchain().missing}")
-        with cp.cuda.Device(self.number):
-            module = cp.cuda.function.Module()
-            try:
+        try:
+            with cp.cuda.Device(self.number):
+                # A thread that never used CUDA has no context, and asking for one makes it.
+                cp.cuda.runtime.setDevice(self.number)
+                module = cp.cuda.function.Module()
                 module.load(binary.data)
-                functions = {e.name: module.get_function(e.symbol) for e in source.entries}
-            except (cp.cuda.driver.CUDADriverError, ValueError) as error:
-                raise LaunchError(f"{self.name} cannot load {source.name}: {error}") from None
-            for entry in source.entries:
-                if dynamic := dynamic_bytes(entry.shared_bytes):
-                    function = functions[entry.name]
-                    cp.cuda.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, dynamic)
-        return LoadedModule(self, module, functions)
+                return LoadedModule(self.number, module, source)
+        except (cp.cuda.driver.CUDADriverError, cp.cuda.runtime.CUDARuntimeError) as error:
+            raise explained(f"{self.name} cannot load {source.name}", error) from None
 
     def session(self, arrays: Sequence[Any], stream: Any) -> CudaSession:
         from .arrays import CudaSession
 
         return CudaSession.of(self, arrays, stream)
-
-
-class LoadedModule:
-    """The kernels of one cubin."""
-
-    def __init__(self, device: CudaDevice, module: Any, functions: dict[str, Any]) -> None:
-        self._device, self._module, self._functions = device, module, functions
-
-    def launch(
-        self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], stream: Any
-    ) -> None:
-        self.bind(entry, grid, arguments, stream)()
-
-    def bind(
-        self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], stream: Any
-    ) -> Callable[[], None]:
-        cp, function = cupy(), self._functions[entry.name]
-        if grid >= 2**31:
-            raise LaunchError(f"{entry.name}: {grid} blocks, and a grid has 2147483647 at most")
-        values = tuple(_value(argument, value) for argument, value in arguments)
-        device, dynamic = cp.cuda.Device(self._device.number), dynamic_bytes(entry.shared_bytes)
-
-        def launched() -> None:
-            try:
-                with device:
-                    function((grid, 1, 1), (entry.block, 1, 1), values, dynamic, stream)
-            except cp.cuda.driver.CUDADriverError as error:
-                raise LaunchError(f"{entry.name}: the driver refuses the launch: {error}") from None
-
-        return launched
-
-
-def _value(argument: Argument, value: Any) -> Any:
-    import numpy as np
-
-    if argument.is_pointer:
-        return np.uintp(value if isinstance(value, int) else value.data.ptr)
-    return np.int64(value) if argument.type == "i64" else value
 
 
 def devices() -> list[CudaDevice]:

@@ -69,6 +69,8 @@ def _parameter(argument: Argument) -> str:
         # C and D may be one array, and so may the residual and D.
         restrict = "" if argument.operand in ("c", "d", "residual") else "__restrict__ "
         return f"{const}{ARGUMENT_TYPES[argument.type]} *{restrict}{argument.name}"
+    if argument.kind == "workspace":
+        return f"{ARGUMENT_TYPES[argument.type]} *__restrict__ {argument.name}"
     return f"const {ARGUMENT_TYPES[argument.type]} {argument.name}"
 
 
@@ -130,6 +132,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "batched": spec.batch == "strided",
         "operands": ["a", "b", "c", "d", *epilogue_operands(spec)],
         "element": spelling.type,
+        "value_type": "element",
         "fma": spelling.fma,
         "exp2": spelling.exp2,
         "fabs": spelling.fabs,

@@ -11,6 +11,7 @@ import numpy as np
 
 from tilegen.backend import Operand, Resources, Toolchain
 from tilegen.build import KernelBinary
+from tilegen.dtypes import DTYPES
 from tilegen.errors import CompileError, LaunchError, VerifyError
 from tilegen.hardware import Arch
 from tilegen.host_arrays import ALIGNMENT, host_empty, host_operand
@@ -18,6 +19,7 @@ from tilegen.plan import Argument, Entry
 from tilegen.render import KernelSource
 
 from .archs import ARCHS, dynamic_bytes
+from .types import STORED
 
 if TYPE_CHECKING:
     from tilegen.emulator import Program
@@ -27,6 +29,8 @@ SELECTOR, QUICK = "emulator", "emulator:quick"
 BEST_ALIGNMENT = 256
 # Forwards, backwards, and one seed; the race detector runs besides.
 ORDERS = (0, 1, 2)
+# What a workspace holds before anything is written: NaN in every float, so that it shows.
+POISON = 0xFF
 
 
 @dataclass(frozen=True)
@@ -90,12 +94,26 @@ class EmulatedSession:
     def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> np.ndarray[Any, Any]:
         return host_empty(shape, dtype, majorness)
 
-    def workspace(self, size: int) -> np.ndarray[Any, Any]:
-        return host_empty((1, size), "u8", "row")
+    def workspace(self, size: int) -> EmulatedWorkspace:
+        room = np.full(size + BEST_ALIGNMENT, POISON, np.uint8)
+        start = -room.__array_interface__["data"][0] % BEST_ALIGNMENT
+        return EmulatedWorkspace(room[start : start + size])
 
     def begin(self) -> None: ...
 
     def finish(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class EmulatedWorkspace:
+    """Bytes that every entry of a call sees as the one before it left them."""
+
+    bytes: np.ndarray[Any, Any]
+
+    def region(self, offset: int, size: int, element: str) -> np.ndarray[Any, Any]:
+        kind = DTYPES[element].numpy
+        whole = size // kind.itemsize * kind.itemsize
+        return self.bytes[offset : offset + whole].view(kind)
 
 
 class EmulatedProgram:
@@ -116,6 +134,7 @@ class EmulatedProgram:
         from tilegen import emulator
 
         buffers = _Buffers()
+        arguments = [(a, _as_stored(a, v)) for a, v in arguments]
         values = [buffers.of(v)[1] if a.is_pointer else v for a, v in arguments]
         written = [i for i, (a, _) in enumerate(arguments) if a.kind == "output"]
         run = emulator.run(
@@ -133,8 +152,9 @@ class EmulatedProgram:
         )
         if not run.clean:
             raise VerifyError(self._told(run.findings))
-        for place in written:
-            target = arguments[place][1]
+        # Of a workspace an entry may write a part, or nothing: it is not held to every element.
+        changed = [v for a, v in arguments if a.kind in ("output", "workspace")]
+        for target in changed:
             target[...] = run.arrays[buffers.of(target)[0]]
 
     def _told(self, findings: Sequence[Any]) -> str:
@@ -147,6 +167,13 @@ class EmulatedProgram:
             told += f"`{lines[first.line - 1].strip()}`"
         more = ", ".join(f"{f.kind} at line {f.line}" if f.line else f.kind for f in others)
         return told + (f"; also {more}" if more else "")
+
+
+def _as_stored(argument: Argument, value: Any) -> Any:
+    """The bits of an array whose elements the text knows only as bits: f16, of which NumPy has a type."""
+    if argument.is_pointer and STORED[argument.type] == "unsigned short":
+        return value.view(np.uint16)
+    return value
 
 
 class _Buffers:

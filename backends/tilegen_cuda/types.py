@@ -31,5 +31,18 @@ SPELLINGS = {
     "f64": Spelling("double", "", "fma", "exp2", "fabs"),
 }
 FMA_COMBINATIONS = tuple(TypeCombination(t, t, t, ((t, t),)) for t in SPELLINGS)
+# How an element lies in memory; of 16-bit floats the text has no type of its own.
+STORED = {
+    "f64": "double",
+    "f32": "float",
+    "tf32": "float",
+    "s32": "int",
+    "f16": "unsigned short",
+    "bf16": "unsigned short",
+    "e4m3": "unsigned char",
+    "e5m2": "unsigned char",
+    "s8": "signed char",
+    "u8": "unsigned char",
+}
 # Arguments of a launch; the text says what i64 is.
-ARGUMENT_TYPES = {"i64": "i64", **{t: s.type for t, s in SPELLINGS.items()}}
+ARGUMENT_TYPES = {"i64": "i64", **STORED}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,8 +75,8 @@ class HostSession:
     def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> np.ndarray:
         return host_empty(shape, dtype, majorness)
 
-    def workspace(self, size: int) -> Any:
-        return _buffer(self._device.context, size, "workspace")
+    def workspace(self, size: int) -> BufferWorkspace:
+        return BufferWorkspace(_buffer(self._device.context, size, "workspace"), size)
 
     def begin(self) -> None:
         for buffer, data, lead in self._there:
@@ -176,8 +177,8 @@ class DeviceSession:
         except (cl.Error, OverflowError) as error:
             raise LaunchError(f"out: the device has no memory for it: {error}") from None
 
-    def workspace(self, size: int) -> Any:
-        return _buffer(self.stream.context, size, "workspace")
+    def workspace(self, size: int) -> BufferWorkspace:
+        return BufferWorkspace(_buffer(self.stream.context, size, "workspace"), size)
 
     def begin(self) -> None:
         """What other queues still do to the arrays comes first, as in pyopencl's own operations."""
@@ -190,6 +191,30 @@ class DeviceSession:
         done = binding().enqueue_marker(self.stream)
         for array in self._arrays:
             array.add_event(done)
+
+
+@dataclass(frozen=True)
+class BufferWorkspace:
+    """A buffer, which OpenCL keeps until the kernels that are queued with it have run."""
+
+    buffer: Any
+    size: int
+    _parts: dict[tuple[int, int], Any] = field(default_factory=dict)
+
+    def region(self, offset: int, size: int, element: str) -> Any:
+        if offset == 0:
+            return self.buffer
+        if offset == self.size:
+            return None
+        try:
+            # A kernel's arguments do not keep a sub-buffer alive.
+            if (offset, size) not in self._parts:
+                self._parts[offset, size] = self.buffer.get_sub_region(offset, size)
+            return self._parts[offset, size]
+        except binding().Error as error:
+            raise LaunchError(
+                f"workspace: the device gives no buffer from byte {offset} on: {error}"
+            ) from None
 
 
 def _buffer(context: Any, size: int, name: str) -> Any:

@@ -107,7 +107,8 @@ class OpenCLDevice:
         )
         binary = program.get_info(cl.program_info.BINARIES)[0]
         resources = {
-            entry.name: self._resources(cl.Kernel(program, entry.name)) for entry in source.entries
+            entry.name: self._resources(cl.Kernel(program, entry.symbol))
+            for entry in source.entries
         }
         return KernelBinary(source, binary, log, resources, self.toolchain(), options)
 
@@ -294,6 +295,7 @@ class LoadedProgram:
             with self._lock:
                 kernel.set_args(*values)
                 cl.enqueue_nd_range_kernel(stream, kernel, (grid * entry.block,), (entry.block,))
+                _keep_order(entry, stream)
         except cl.Error as error:
             raise LaunchError(f"{entry.name}: the driver refused the launch: {error}") from None
 
@@ -302,7 +304,7 @@ class LoadedProgram:
     ) -> Callable[[], Any]:
         cl = binding()
         # A cl_kernel of its own, whose arguments nobody else sets.
-        kernel = cl.Kernel(self._program, entry.name)
+        kernel = cl.Kernel(self._program, entry.symbol)
         everywhere, group = (grid * entry.block,), (entry.block,)
         try:
             # One by one: for a list, pyopencl writes and compiles Python, which takes milliseconds.
@@ -316,15 +318,25 @@ class LoadedProgram:
 
         def launch() -> Any:
             try:
-                return cl.enqueue_nd_range_kernel(stream, kernel, everywhere, group)
+                event = cl.enqueue_nd_range_kernel(stream, kernel, everywhere, group)
+                _keep_order(entry, stream)
+                return event
             except cl.Error as error:
                 raise LaunchError(f"{entry.name}: the driver refused the launch: {error}") from None
 
         return launch
 
 
+def _keep_order(entry: Entry, queue: Any) -> None:
+    """What hands on results in a workspace is done before the next entry starts, on any queue."""
+    if any(a.kind == "workspace" for a in entry.arguments):
+        cl = binding()
+        if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+            cl.enqueue_barrier(queue)
+
+
 def _kernel(program: Any, entry: Entry) -> Any:
-    kernel = binding().Kernel(program, entry.name)
+    kernel = binding().Kernel(program, entry.symbol)
     # With its types known pyopencl packs a scalar in well under a microsecond, not in 16.
     kernel.set_scalar_arg_dtypes(
         [None if a.is_pointer else _scalar_type(a) for a in entry.arguments]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from emulated.split_k import source as split_k_source
 
 import tilegen as tg
 from tilegen import registry
@@ -62,6 +63,13 @@ def compiled(tmp_path: Path, source: KernelSource) -> ctypes.CDLL:
                 for a in e.arguments
             ),
         ]
+        for a in e.arguments:
+            if a.value is not None and a.kind != "stride":
+                name = f"{e.name}_{a.name}" + ("_offset" if a.kind == "workspace" else "")
+                lines += [
+                    f"int64_t value_{name}({four});",
+                    f"int64_t value_{name}({four}) {{ return {name}(M, N, K, batch); }}",
+                ]
         if e.role == "main":
             p = ", ".join(f"const tilegen_operand *{o}" for o in "abcd")
             lines += [
@@ -161,12 +169,49 @@ def test_header_of_a_plan_with_split_k_workspace_and_reduction(tmp_path):
     text = launch_header_of(source)
     order = [text.index(f"// ---- {e}") for e in ("gemm_wide", "gemm_narrow", "gemm_reduce")]
     assert order == sorted(order)
-    assert "Launched after it, with the same workspace: gemm_reduce" in text
+    assert "Launched after it, on the same stream and with the same workspace: gemm_reduce" in text
     library = compiled(tmp_path, source)
     check_formulas(library, wide, 4)
     grid = library.grid_gemm_reduce
     grid.argtypes, grid.restype = [ctypes.c_int64] * 4, ctypes.c_int64
     assert grid(1000, 1000, 1, 1) == reduce.grid(M=1000, N=1000, K=1, batch=1)
+
+
+@needs_cc
+def test_header_of_packs_before_and_a_sum_after(tmp_path):
+    source = split_k_source()
+    library = compiled(tmp_path, source)
+    plan = source.plan
+    text = launch_header_of(source)
+    assert (
+        "// Launched before it, on the same stream and with the same workspace: gemm_pack_a,"
+        in text
+    )
+    assert "in the workspace, from byte gemm_any_packed_b_offset() on" in text
+    assert f"// int64_t: {plan.split_k}\n" in text
+    assert "// int64_t: gemm_reduce_planes()" in text
+    assert library.symbol_gemm_pack_a
+    assert ctypes.c_char_p.in_dll(library, "symbol_gemm_pack_b").value == b"gemm_pack"
+    sizes = {"M": 7, "N": 5, "K": 6, "batch": 1}
+    for entry in source.entries:
+        for argument in entry.arguments:
+            if argument.value is None or argument.kind == "stride":
+                continue
+            suffix = "_offset" if argument.kind == "workspace" else ""
+            function = library[f"value_{entry.name}_{argument.name}{suffix}"]
+            function.argtypes, function.restype = [ctypes.c_int64] * 4, ctypes.c_int64
+            want = argument.value(**sizes, split_k=plan.split_k)
+            assert function(*sizes.values()) == want, (entry.name, argument.name)
+    for name in ("gemm_main", "gemm_any"):
+        function = library[f"workspace_{name}"]
+        function.argtypes, function.restype = [ctypes.c_int64] * 4, ctypes.c_int64
+        want = plan.entry(name).workspace(**sizes, split_k=plan.split_k)
+        assert function(*sizes.values()) == want
+    # What the sum asks of C and D is asked before the product is launched.
+    good, odd = ctypes.byref(Operand(0, 64, 0, 1)), ctypes.byref(Operand(2, 64, 0, 1))
+    assert library.accepts_gemm_any(good, good, good, good) == 1
+    assert library.accepts_gemm_any(good, good, None, odd) == 0
+    assert library.accepts_gemm_any(good, good, odd, good) == 0
 
 
 def test_a_condition_without_words_is_refused():

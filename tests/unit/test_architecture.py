@@ -20,8 +20,8 @@ ORDER = [
     "interrupt", "errors", "files", "dtypes", "layout", "hardware", "spec_faults", "spec",
     "dataflow", "entries", "plan", "rules", "backend", "host_arrays", "registry", "tiling",
     "roles", "outer_product", "staging", "bounds", "lower", "render", "launch_header", "arguments",
-    "kernel", "build", "emulator", "testing", "verify", "mutation", "report", "draw", "choose", "sweep",
-    "bench", "__init__", "cli", "__main__",
+    "launch", "kernel", "build", "emulator", "testing", "verify", "mutation", "report", "draw",
+    "choose", "sweep", "bench", "__init__", "cli", "__main__",
 ]  # fmt: skip
 
 

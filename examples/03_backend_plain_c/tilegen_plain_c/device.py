@@ -15,8 +15,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tilegen.backend import Operand, Resources, Toolchain
 from tilegen.build import KernelBinary
 from tilegen.errors import CompileError, LaunchError
@@ -124,14 +122,21 @@ class LoadedLibrary:
         return partial(self.launch, entry, grid, arguments, stream)
 
 
+@dataclass(frozen=True)
+class HostWorkspace:
+    """Memory that lives as long as the call, or the prepared one."""
+
+    memory: Any
+
+    def region(self, offset: int, size: int, element: str) -> int:
+        return int(self.memory.ctypes.data) + offset
+
+
 class HostSession:
     """NumPy arrays, used where they are."""
 
     stream = None
     alignment = ALIGNMENT
-
-    def __init__(self) -> None:
-        self._workspaces: list[Any] = []
 
     def operand(self, name: str, array: Any, *, writes: bool) -> Operand:
         return host_operand(name, array, writes=writes)
@@ -139,9 +144,8 @@ class HostSession:
     def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
         return host_empty(shape, dtype, majorness)
 
-    def workspace(self, size: int) -> Any:
-        self._workspaces.append(np.empty(size, np.uint8))  # as long as the session
-        return self._workspaces[-1].ctypes.data
+    def workspace(self, size: int) -> HostWorkspace:
+        return HostWorkspace(host_empty((1, size), "u8", "row"))
 
     def begin(self) -> None:
         """The arrays are where they are."""
