@@ -98,14 +98,18 @@ def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> Kerne
     target, note = find_arch(plugin, arch)
     plan, refused = attempt(spec, plugin, target)
     if plan is None:
-        worded = [
-            [replace(v, nearest=nearest_legal(c, v)) for v in broken] for c, broken in refused
-        ]
-        fewest = min(worded, key=len)
-        raise PlanError("; ".join(map(str, fewest)), fewest)
-    return replace(plan, notes=(note, *plan.notes)) if note else plan
+        candidate, broken = closest(refused)
+        worded = [replace(v, nearest=nearest_legal(candidate, v)) for v in broken]
+        raise PlanError("; ".join(map(str, worded)), worded)
+    passed = [
+        f"form {c.form.name} was passed over: {replace(b[0], nearest=nearest_legal(c, b[0]))}"
+        for c, b in refused
+    ]
+    notes = [*([note] if note else []), *unknown_pins(spec), *passed, *plan.notes]
+    return replace(plan, notes=tuple(notes))
 
 
+# A candidate, and the rules that it breaks.
 Refused = list[tuple[Candidate, list[Violation]]]
 
 
@@ -130,12 +134,16 @@ def attempt(
         candidate = form.derive(spec, arch)
         broken = [v for v in violations(candidate) if v.rule not in forgiven]
         if not broken:
-            plan = form.plan(candidate)
-            passed = [
-                f"form {c.form.name} was passed over: {replace(b[0], nearest=nearest_legal(c, b[0]))}"
-                for c, b in refused
-            ]
-            notes = [*unknown_pins(spec), *passed, *plan.notes]
-            return replace(plan, notes=tuple(notes)), refused
+            return form.plan(candidate), refused
         refused.append((candidate, broken))
     return None, refused
+
+
+def closest(refused: Refused) -> tuple[Candidate, list[Violation]]:
+    """The one to speak of: of those that multiply the types, the one that breaks the fewest rules."""
+
+    def distance(pair: tuple[Candidate, list[Violation]]) -> tuple[bool, int]:
+        _, broken = pair
+        return any(v.rule in ("types", "features") for v in broken), len(broken)
+
+    return min(refused, key=distance)

@@ -13,7 +13,7 @@ from tilegen.backend import Backend
 from tilegen.build import find_compiled
 from tilegen.errors import PlanError, require
 from tilegen.hardware import Arch
-from tilegen.lower import attempt, find_arch, lower
+from tilegen.lower import attempt, closest, find_arch, lower
 from tilegen.plan import KernelPlan
 from tilegen.render import KernelSource, emit
 from tilegen.spec import TileSpec
@@ -127,8 +127,7 @@ def _judged(
         if made := plan or forgiven:
             rows.append(Row(point, made, spilling=plan is None))
             continue
-        _, closest = min(broken, key=lambda pair: len(pair[1]))
-        refused.append(Refusal(point, tuple(closest)))
+        refused.append(Refusal(point, tuple(closest(broken)[1])))
     return rows, refused
 
 
