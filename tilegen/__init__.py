@@ -22,6 +22,7 @@ from tilegen.lower import lower
 from tilegen.plan import Entry, KernelPlan
 from tilegen.render import KernelSource, emit
 from tilegen.spec import TileSpec, json_schema
+from tilegen.sweep import Sweep, sweep
 from tilegen.verify import Report, verify
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "Prepared",
     "Report",
     "SpecError",
+    "Sweep",
     "TileSpec",
     "TilegenError",
     "VerifyError",
@@ -55,5 +57,6 @@ __all__ = [
     "load",
     "lower",
     "save",
+    "sweep",
     "verify",
 ]

@@ -291,6 +291,10 @@ class Backend(Protocol):
         """C text of the launch header that ``tilegen build -o`` writes."""
 
 
+# What Resources.extra calls the shared memory that a launch asks for.
+DYNAMIC_SHARED = "bytes of dynamic shared memory"
+
+
 @dataclass(frozen=True)
 class Resources:
     """What the compiler said of one entry; ``None`` where it says nothing."""
@@ -302,6 +306,13 @@ class Resources:
     private_bytes: int | None = None
     max_threads: int | None = None
     extra: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def all_shared_bytes(self) -> int | None:
+        """Shared memory with what the launch asks for."""
+        if self.shared_bytes is None:
+            return None
+        return self.shared_bytes + self.extra.get(DYNAMIC_SHARED, 0)
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,19 @@ def _write_cache(key: str, binary: KernelBinary) -> None:
         write_atomically(path, json.dumps(head).encode() + b"\n" + binary.data)
 
 
+def find_compiled(source: KernelSource, device: Device | None = None) -> KernelBinary | None:
+    """The binary of a source if the disk cache holds it; compiles nothing.
+
+    Parameters
+    ----------
+    source : KernelSource
+    device : Device, optional
+        As for :func:`compile`.
+    """
+    toolchain = registry.get(source.plan.backend).toolchain(source.plan.arch, device)
+    return _read_cache(_cache_key(source, toolchain, toolchain.flags), source, toolchain)
+
+
 def compile(
     source: KernelSource, *, device: Device | None = None, cache: bool = True
 ) -> KernelBinary:

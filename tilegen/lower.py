@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -11,7 +11,7 @@ from tilegen.backend import Backend, Form
 from tilegen.errors import BackendError, PlanError, require
 from tilegen.hardware import Arch
 from tilegen.plan import KernelPlan
-from tilegen.rules import Violation, nearest_legal, violations
+from tilegen.rules import Candidate, Violation, nearest_legal, violations
 from tilegen.spec import TileSpec
 
 
@@ -97,30 +97,63 @@ def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> Kerne
     require("lower", spec, TileSpec)
     plugin = registry.get(backend)
     target, note = find_arch(plugin, arch)
-    refused: list[tuple[Form, list[Violation]]] = []
-    for form in find_forms(plugin, spec, target):
-        candidate = form.derive(spec, target)
-        broken = violations(candidate)
-        if not broken:
-            plan = form.plan(candidate)
-            passed = [f"form {f.name} was passed over: {b[0]}" for f, b in refused]
-            notes = [*([note] if note else []), *unknown_pins(spec), *passed, *plan.notes]
-            return replace(plan, notes=tuple(notes))
+    plan, refused = attempt(spec, plugin, target)
+    if plan is None:
+        candidate, broken = closest(refused)
         worded = [replace(v, nearest=nearest_legal(candidate, v)) for v in broken]
-        refused.append((form, worded))
-    raise _refusal(refused)
+        told = "; ".join(map(str, worded))
+        if _for_others(broken):
+            # No form multiplies these types, so each says what it does.
+            told = "; or ".join([told, *(str(v) for _, b in refused for v in b if b is not broken)])
+        raise PlanError(told, worded)
+    passed = [
+        f"form {c.form.name} was passed over: {replace(b[0], nearest=nearest_legal(c, b[0]))}"
+        for c, b in refused
+        if not _for_others(b)
+    ]
+    notes = [*([note] if note else []), *unknown_pins(spec), *passed, *plan.notes]
+    return replace(plan, notes=tuple(notes))
 
 
-def _refusal(refused: Sequence[tuple[Form, Sequence[Violation]]]) -> PlanError:
-    """What the form that is nearest to the spec says; types that no form offers, with all that do."""
+# A candidate, and the rules that it breaks.
+Refused = list[tuple[Candidate, list[Violation]]]
 
-    def distance(broken: Sequence[Violation]) -> tuple[bool, int]:
-        # A form for other types has nothing to say of the tiles.
-        return any(v.rule == "types" for v in broken), len(broken)
 
-    nearest = min((broken for _, broken in refused), key=distance)
-    told = "; ".join(map(str, nearest))
-    if len(refused) > 1 and distance(nearest)[0]:
-        others = [f"{v}" for _, b in refused if b is not nearest for v in b if v.rule == "types"]
-        told = "; or ".join([told, *others])
-    return PlanError(told, nearest)
+def attempt(
+    spec: TileSpec, backend: Backend, arch: Arch, forgiven: Collection[str] = ()
+) -> tuple[KernelPlan | None, Refused]:
+    """The plan of the first form that breaks no rule, and the forms tried before it.
+
+    Parameters
+    ----------
+    forgiven : collection of str
+        Names of rules that may be broken. A form can plan what breaks ``registers`` alone: the
+        kernel is only slow.
+
+    Raises
+    ------
+    PlanError
+        If a form is pinned that the backend does not have.
+    """
+    refused: Refused = []
+    for form in find_forms(backend, spec, arch):
+        candidate = form.derive(spec, arch)
+        broken = [v for v in violations(candidate) if v.rule not in forgiven]
+        if not broken:
+            return form.plan(candidate), refused
+        refused.append((candidate, broken))
+    return None, refused
+
+
+def closest(refused: Refused) -> tuple[Candidate, list[Violation]]:
+    """The one to speak of: of those that multiply the types, the one that breaks the fewest rules."""
+
+    def distance(pair: tuple[Candidate, list[Violation]]) -> tuple[bool, int]:
+        return _for_others(pair[1]), len(pair[1])
+
+    return min(refused, key=distance)
+
+
+def _for_others(broken: Sequence[Violation]) -> bool:
+    """Whether the form multiplies other types, so that it has nothing to say of the tiles."""
+    return any(v.rule in ("types", "features") for v in broken)

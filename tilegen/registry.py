@@ -24,6 +24,11 @@ def names() -> list[str]:
     return sorted({*_points(), *_added})
 
 
+def installed() -> list[str]:
+    """The names of the backends that any process of this installation finds; imports none."""
+    return sorted({*_points()} - {*_added})
+
+
 def register(backend: Backend) -> None:
     """Register a backend for this process only; an installed plug-in uses the entry point."""
     _added[backend.name] = backend

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-from tilegen.backend import Missing, Resources, Toolchain
+from tilegen.backend import DYNAMIC_SHARED, Missing, Resources, Toolchain
 from tilegen.build import KernelBinary
 from tilegen.errors import CompileError
 from tilegen.hardware import Arch
@@ -138,7 +138,7 @@ def _with_dynamic(said: Resources, entry: Entry) -> Resources:
     dynamic = dynamic_bytes(entry.shared_bytes)
     if not dynamic or said.shared_bytes is None:
         return said
-    return replace(said, extra={**said.extra, "bytes of dynamic shared memory": dynamic})
+    return replace(said, extra={**said.extra, DYNAMIC_SHARED: dynamic})
 
 
 def missing() -> list[Missing]:

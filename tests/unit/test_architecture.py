@@ -21,7 +21,7 @@ ORDER = [
     "dataflow", "entries", "plan", "rules", "backend", "host_arrays", "registry", "tiling",
     "roles", "outer_product", "staging", "bounds", "lower", "render", "launch_header", "arguments",
     "launch", "kernel", "build", "emulator", "testing", "verify", "mutation", "report", "draw",
-    "choose", "bench", "__init__", "cli", "__main__",
+    "choose", "sweep", "bench", "__init__", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -33,6 +33,7 @@ from tilegen.cli.failures import (
 )
 from tilegen.cli.mutating import mutate
 from tilegen.cli.starting import init
+from tilegen.cli.sweeping import sweep
 
 app = typer.Typer(
     name="tilegen",
@@ -44,7 +45,10 @@ app = typer.Typer(
 cache_app = typer.Typer(rich_markup_mode=None, help="The disk cache of compiled kernels.")
 app.add_typer(cache_app, name="cache")
 
-for command in (init, choose, build, plan, diff, verify, bench, mutate, emulate, targets, schema):
+COMMANDS = (
+    init, choose, build, plan, diff, sweep, verify, bench, mutate, emulate, targets, schema,
+)  # fmt: skip
+for command in COMMANDS:
     app.command()(command)
 cache_app.command("path")(cache_where)
 cache_app.command("size")(cache_size)
