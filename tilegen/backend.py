@@ -225,6 +225,22 @@ class Session(Protocol):
         """Bring results back where they are wanted on the host; waits only if it must."""
 
 
+@runtime_checkable
+class Glancing(Protocol):
+    """A device that tells at a glance whether arrays are like those of an earlier call."""
+
+    def glance(self, arrays: Sequence[Any], stream: Any) -> tuple[Any, list[int], Session] | None:
+        """What of the arrays decides a call, their addresses, and a session that takes them.
+
+        Two calls with equal keys differ in the addresses of their arrays alone, and a handle is its
+        operand's address. An array that is ``None`` has the address 0. The result is ``None`` where
+        a closer look is needed.
+        """
+
+    def address(self, array: Any) -> int:
+        """Of the first element of an array that such a session made."""
+
+
 def runs(device: Device, arch: Arch) -> bool:
     """Whether the device runs what is compiled for the arch: its own, or one in ``also_runs``."""
     return arch.name == device.arch.name or arch.name in getattr(device, "also_runs", ())
