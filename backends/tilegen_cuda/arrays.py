@@ -180,7 +180,10 @@ class CudaSession:
     def begin(self) -> None:
         for copy in self._copies.values():
             # What lies between the elements of D comes along and is never taken back.
-            self._copy(copy.start, copy.low, copy.size, to_device=True)
+            try:
+                self._copy(copy.start, copy.low, copy.size, to_device=True)
+            except cupy().cuda.runtime.CUDARuntimeError as error:
+                raise explained("the arrays cannot be copied to the GPU", error) from None
 
     def finish(self) -> None:
         if self.on_host:

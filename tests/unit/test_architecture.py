@@ -20,8 +20,8 @@ ORDER = [
     "interrupt", "errors", "files", "dtypes", "layout", "hardware", "spec_faults", "spec",
     "dataflow", "entries", "plan", "rules", "backend", "tensors", "host_arrays", "registry",
     "tiling", "roles", "outer_product", "staging", "bounds", "lower", "render", "launch_header",
-    "arguments", "launch", "recall", "kernel", "build", "emulator", "testing", "verify", "mutation", "report", "draw",
-    "choose", "bench", "__init__", "cli", "__main__",
+    "arguments", "launch", "recall", "kernel", "build", "emulator", "testing", "verify", "mutation",
+    "report", "draw", "choose", "bench", "__init__", "cli", "__main__",
 ]  # fmt: skip
 
 
