@@ -40,7 +40,7 @@ class Kernel:
         self._loaded = loaded
         self.plan: KernelPlan = binary.source.plan
         self._compute = DTYPES[compute_type(self.plan.spec)]
-        self._common = {value: self._compute.numpy.type(value) for value in (0, 1)}
+        self._held: dict[float, Any] = {}
         self._wanted = frozenset(epilogue_operands(self.plan.spec))
         needs = [access.alignment for e in self.plan.entries for access in e.accesses]
         # 8 bytes: of the widest elements, to which every operand is aligned.
@@ -251,9 +251,15 @@ class Kernel:
         recalled.add([operands[n].address if n in operands else 0 for n in ARRAYS], choice)
 
     def _scalar(self, name: str, value: Any) -> Any:
-        if type(value) in (int, float) and value in self._common:
-            return self._common[value]
-        return scalar(self._compute, name, value)
+        if type(value) not in NUMBERS:
+            return scalar(self._compute, name, value)
+        held = self._held.get(value)
+        if held is None:
+            held = scalar(self._compute, name, value or 0)  # of the zeros one will do
+            if len(self._held) >= REMEMBERED:
+                self._held.clear()
+            self._held[value] = held
+        return held
 
     def _choose(self, call: Call) -> Choice:
         boundary, choices = self._boundary, call.fit.choices

@@ -53,7 +53,7 @@ class CudaSession:
     @classmethod
     def of(cls, device: CudaDevice, arrays: Sequence[Any], stream: Any) -> CudaSession:
         tensors = any_tensor(arrays)
-        host = [isinstance(host_view("", array), np.ndarray) for array in arrays]
+        host = [_is_on_host(array) for array in arrays]
         if any(host) and not all(host):
             raise LaunchError("the arrays of a call live all on the host or all on the device")
         on_host = bool(host) and all(host)
@@ -244,6 +244,13 @@ class PooledWorkspace:
 
     def region(self, offset: int, size: int, element: str) -> int:
         return self._address + offset
+
+
+def _is_on_host(array: Any) -> bool:
+    # CuPy's answer to __dlpack_device__ asks the driver.
+    if isinstance(array, cupy().ndarray):
+        return False
+    return isinstance(host_view("", array), np.ndarray)
 
 
 def _operand(
