@@ -58,12 +58,16 @@ class Form(Protocol):
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler that was found, or the sentence that says how to get it."""
+    """A compiler that was found, or the sentence that says how to get it.
+
+    ``lineinfo`` is the flag by which it keeps line numbers for profilers, empty where it has none.
+    """
 
     name: str
     version: str = ""
     flags: str = ""
     missing: str = ""
+    lineinfo: str = ""
     device: Any = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ from .arrays import CudaSession, glance
 from .failures import explained
 from .launching import LoadedModule
 from .runtime import cupy
-from .toolchain import nvrtc_toolchain
+from .toolchain import toolchain
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class CudaDevice:
         return "device"
 
     def toolchain(self) -> Toolchain:
-        return nvrtc_toolchain(self.arch)
+        return toolchain(self.arch)
 
     def load(self, binary: KernelBinary) -> LoadedModule:
         cp, source = cupy(), binary.source
