@@ -58,7 +58,7 @@ def tensor_type(name: str, tensor: Any) -> np.dtype[Any]:
     if tensor.requires_grad and torch.is_grad_enabled():
         raise LaunchError(
             f"{name}: the tensor requires a gradient, and a kernel records none: pass "
-            f"{name}.detach(), or make the kernel a torch operator (examples/06_torch_op)"
+            f"{name}.detach(), or make the kernel a torch operator (examples/06_torch_op.py)"
         )
     if tensor.is_neg() or tensor.is_conj():
         raise LaunchError(f"{name}: the tensor is a lazy view; pass {name}.resolve_neg()")
