@@ -214,24 +214,38 @@ class CudaSession:
 def glance(
     device: CudaDevice, arrays: Sequence[Any], stream: Any
 ) -> tuple[Any, list[int], CudaSession] | None:
-    """See :class:`tilegen.backend.Glancing`: only CuPy's own arrays can be told so fast."""
-    cp = cupy()
-    number, own = device.number, cp.ndarray
+    """See :class:`tilegen.backend.Glancing`: CuPy's own arrays and torch's tensors are told so fast."""
+    number, own = device.number, cupy().ndarray
     kind: list[Any] = []
     addresses: list[int] = []
+    tensors = False
     for array in arrays:
         if array is None:
             kind.append(None)
             addresses.append(0)
-            continue
-        if type(array) is not own:
+        elif type(array) is own:
+            data = array.data
+            if data.device_id != number:
+                return None
+            kind += (array.shape, array.strides, array.dtype)
+            addresses.append(data.ptr)
+        elif is_tensor(array):
+            # What is on the host, or not to be read as it lies, is told in words elsewhere.
+            if array.get_device() != number or array.requires_grad or array.is_neg():
+                return None
+            tensors = True
+            kind += (array.shape, array.stride(), array.dtype)
+            addresses.append(array.data_ptr())
+        else:
             return None
-        data = array.data
-        if data.device_id != number:
-            return None
-        kind += (array.shape, array.strides, array.dtype)
-        addresses.append(data.ptr)
-    return tuple(kind), addresses, CudaSession(device, stream_of(number, stream), False, False)
+    if tensors and stream is None:
+        stream = torch_stream(number)
+    return tuple(kind), addresses, CudaSession(device, stream_of(number, stream), False, tensors)
+
+
+def address(array: Any) -> int:
+    """Of the first element of an array that a session made."""
+    return int(array.data_ptr() if is_tensor(array) else array.data.ptr)
 
 
 class PooledWorkspace:

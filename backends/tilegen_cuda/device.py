@@ -13,7 +13,7 @@ from tilegen.errors import LaunchError
 from tilegen.hardware import Arch
 
 from .archs import ARCHS
-from .arrays import CudaSession, glance
+from .arrays import CudaSession, address, glance
 from .failures import explained
 from .launching import LoadedModule
 from .runtime import cupy
@@ -55,11 +55,11 @@ class CudaDevice:
     def glance(
         self, arrays: Sequence[Any], stream: Any
     ) -> tuple[Any, list[int], CudaSession] | None:
-        """Types, shapes and strides of arrays that are all CuPy's own and on this GPU."""
+        """Types, shapes and strides of arrays that are all CuPy's or torch's, and on this GPU."""
         return glance(self, arrays, stream)
 
     def address(self, array: Any) -> int:
-        return int(array.data.ptr)
+        return address(array)
 
     def session(self, arrays: Sequence[Any], stream: Any) -> CudaSession:
         return CudaSession.of(self, arrays, stream)

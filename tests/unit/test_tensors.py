@@ -165,6 +165,9 @@ class FakeTensor:
         self.shape = held.shape
         self.device = SimpleNamespace(type="cuda", index=number)
 
+    def get_device(self) -> int:
+        return int(self.device.index)
+
     def stride(self) -> tuple[int, ...]:
         return tuple(s // self.held.dtype.itemsize for s in self.held.strides)
 
@@ -229,6 +232,11 @@ def test_tensors_run_on_torchs_stream_and_give_tensors(torch_on_gpu: tuple[Stub,
     # With an array of CuPy's, torch's stream is taken and the result is torch's.
     assert isinstance(made(a, array((4, 8))), FakeTensor)
     assert stub.launches[-1]["stream"] == 92
+    assert made._recalled
+    b.requires_grad = True
+    with pytest.raises(tg.LaunchError, match="b: the tensor requires a gradient"):
+        made(a, b)
+    b.requires_grad = False
     prepared = made.prepare(a, b)
     current.cuda_stream = 0
     prepared()
