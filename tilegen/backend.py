@@ -58,12 +58,16 @@ class Form(Protocol):
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler that was found, or the sentence that says how to get it."""
+    """A compiler that was found, or the sentence that says how to get it.
+
+    ``lineinfo`` is the flag by which it keeps line numbers for profilers, empty where it has none.
+    """
 
     name: str
     version: str = ""
     flags: str = ""
     missing: str = ""
+    lineinfo: str = ""
     device: Any = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -223,6 +227,22 @@ class Session(Protocol):
 
     def finish(self) -> None:
         """Bring results back where they are wanted on the host; waits only if it must."""
+
+
+@runtime_checkable
+class Glancing(Protocol):
+    """A device that tells at a glance whether arrays are like those of an earlier call."""
+
+    def glance(self, arrays: Sequence[Any], stream: Any) -> tuple[Any, list[int], Session] | None:
+        """What of the arrays decides a call, their addresses, and a session that takes them.
+
+        Two calls with equal keys differ in the addresses of their arrays alone, and a handle is its
+        operand's address. An array that is ``None`` has the address 0. The result is ``None`` where
+        a closer look is needed.
+        """
+
+    def address(self, array: Any) -> int:
+        """Of the first element of an array that such a session made."""
 
 
 def runs(device: Device, arch: Arch) -> bool:

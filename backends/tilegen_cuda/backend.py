@@ -60,11 +60,11 @@ class CudaBackend:
 
     def toolchain(self, arch: Arch, device: Device | None = None) -> Toolchain:
         from .emulated import EmulatedDevice
-        from .toolchain import nvrtc_toolchain
+        from .toolchain import toolchain
 
         if isinstance(device, EmulatedDevice):
             return device.toolchain()
-        return nvrtc_toolchain(arch)
+        return toolchain(arch)
 
     def compile(self, source: KernelSource, toolchain: Toolchain) -> KernelBinary:
         from .emulated import EmulatedDevice

@@ -14,9 +14,10 @@ from tilegen.build import KernelBinary
 from tilegen.dtypes import DTYPES
 from tilegen.errors import CompileError, LaunchError, VerifyError
 from tilegen.hardware import Arch
-from tilegen.host_arrays import ALIGNMENT, host_empty, host_operand
+from tilegen.host_arrays import ALIGNMENT, host_operand, host_result
 from tilegen.plan import Argument, Entry
 from tilegen.render import KernelSource
+from tilegen.tensors import any_tensor, host_view
 
 from .archs import ARCHS, dynamic_bytes
 from .types import STORED
@@ -77,7 +78,7 @@ class EmulatedDevice:
             raise LaunchError(
                 f"stream: the emulator has none, and {type(stream).__name__} is given"
             )
-        return EmulatedSession()
+        return EmulatedSession(tensors=any_tensor(arrays))
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,15 @@ class EmulatedSession:
 
     stream: None = None
     alignment: int = ALIGNMENT
+    tensors: bool = False
 
     def operand(self, name: str, array: Any, *, writes: bool) -> Operand:
+        array = host_view(name, array)
         # The array itself goes to the child process, not its address.
         return host_operand(name, array, writes=writes)._replace(handle=array)
 
-    def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> np.ndarray[Any, Any]:
-        return host_empty(shape, dtype, majorness)
+    def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
+        return host_result(shape, dtype, majorness, tensor=self.tensors)
 
     def workspace(self, size: int) -> EmulatedWorkspace:
         room = np.full(size + BEST_ALIGNMENT, POISON, np.uint8)

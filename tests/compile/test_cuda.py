@@ -98,6 +98,7 @@ def test_without_nvrtc_the_sentence_says_what_brings_it(monkeypatch: pytest.Monk
     import tilegen_cuda.toolchain as toolchain
 
     monkeypatch.setattr(toolchain, "nvrtc", lambda: None)
+    monkeypatch.setattr(toolchain.nvcc, "found", lambda: None)
     source = tg.emit(tg.lower(tg.TileSpec(block=(32, 32, 8), warp=(16, 16)), "cuda", "sm_80"))
     with pytest.raises(CompileError, match=r"pip install 'tilegen\[cuda\]'"):
         tg.compile(source)
@@ -118,6 +119,7 @@ def test_build_and_verify_without_a_gpu(
 
     if not there:
         monkeypatch.setattr(toolchain, "nvrtc", lambda: None)
+        monkeypatch.setattr(toolchain.nvcc, "found", lambda: None)
     words = ["build", str(EXAMPLES / "gemm_f32.toml"), "--backend", "cuda", "--arch", "sm_80",
              "--verify", "--examples", "6", "-d", "emulator", "-o", str(tmp_path)]  # fmt: skip
     assert cli.run(words) == 0

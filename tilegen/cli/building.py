@@ -41,6 +41,9 @@ def build(
     examples: Examples = 50,
     seed: Seed = 0,
     device: DeviceName = None,
+    lineinfo: Annotated[
+        bool, typer.Option("--lineinfo", help="Keep the lines of the text in the binary.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Emit the source, compile it where a compiler is found, and write both with a manifest."""
@@ -52,7 +55,7 @@ def build(
     for name in archs:
         target, found = resolve(plugin, name, device)
         with progress(f"building for {target or 'the device found'}", as_json):
-            built.append(Built.of(tile, plugin, target, found))
+            built.append(Built.of(tile, plugin, target, found, lineinfo))
         if verify:
             built[-1].check_runs()
     reports = []

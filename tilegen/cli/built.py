@@ -37,7 +37,12 @@ class Built:
 
     @classmethod
     def of(
-        cls, spec: TileSpec, backend: Backend, arch: str | Arch | None, device: Device | None
+        cls,
+        spec: TileSpec,
+        backend: Backend,
+        arch: str | Arch | None,
+        device: Device | None,
+        lineinfo: bool = False,
     ) -> Built:
         """Lower, emit, and compile where a compiler is found.
 
@@ -49,7 +54,7 @@ class Built:
         if toolchain.missing:
             return cls(source, None, device, toolchain.missing)
         try:
-            binary = compile_source(source, device=compiler)
+            binary = compile_source(source, device=compiler, lineinfo=lineinfo)
         except CompileError as error:
             if error.source_path is None:
                 error.source_path = save_refused(source)
