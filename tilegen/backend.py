@@ -276,9 +276,16 @@ class Backend(Protocol):
         """C text of the launch header that ``tilegen build -o`` writes."""
 
 
+# In ``Resources.extra``: what the launch asks for beyond the compiler's shared bytes.
+DYNAMIC_SHARED = "bytes of dynamic shared memory"
+
+
 @dataclass(frozen=True)
 class Resources:
-    """What the compiler said of one entry; ``None`` where it says nothing."""
+    """What the compiler said of one entry; ``None`` where it says nothing.
+
+    Spills are what is stored (``spill_bytes``) and what is loaded back.
+    """
 
     registers: int | None = None
     spill_bytes: int | None = None
@@ -287,6 +294,12 @@ class Resources:
     private_bytes: int | None = None
     max_threads: int | None = None
     extra: Mapping[str, int] = field(default_factory=dict)
+    spill_load_bytes: int | None = None
+
+    @property
+    def dynamic_shared_bytes(self) -> int:
+        """What the launch asks for besides, of which the compiler knows nothing."""
+        return self.extra.get(DYNAMIC_SHARED, 0)
 
 
 @dataclass(frozen=True)

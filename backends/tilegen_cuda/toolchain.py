@@ -9,7 +9,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-from tilegen.backend import Missing, Resources, Toolchain
+from tilegen.backend import DYNAMIC_SHARED, Missing, Resources, Toolchain
 from tilegen.build import KernelBinary
 from tilegen.errors import CompileError
 from tilegen.hardware import Arch
@@ -127,6 +127,7 @@ def resources(log: str) -> dict[str, Resources]:
             registers=int(used[1]) if used else known.registers,
             stack_bytes=int(stack[1]) if stack else known.stack_bytes,
             spill_bytes=int(stack[2]) if stack else known.spill_bytes,
+            spill_load_bytes=int(stack[3]) if stack else known.spill_load_bytes,
             # ptxas names what a kernel takes, and leaves out what it does not.
             shared_bytes=int(shared[1]) if shared else (0 if used else known.shared_bytes),
         )
@@ -138,7 +139,7 @@ def _with_dynamic(said: Resources, entry: Entry) -> Resources:
     dynamic = dynamic_bytes(entry.shared_bytes)
     if not dynamic or said.shared_bytes is None:
         return said
-    return replace(said, extra={**said.extra, "bytes of dynamic shared memory": dynamic})
+    return replace(said, extra={**said.extra, DYNAMIC_SHARED: dynamic})
 
 
 def missing() -> list[Missing]:

@@ -17,6 +17,7 @@ from tilegen import interrupt
 from tilegen.cli.benching import bench
 from tilegen.cli.building import build, verify
 from tilegen.cli.cache import cache_clear, cache_size, cache_where
+from tilegen.cli.checking import check
 from tilegen.cli.choosing import choose
 from tilegen.cli.emulating import emulate
 from tilegen.cli.explaining import diff, plan, schema, targets
@@ -44,7 +45,9 @@ app = typer.Typer(
 cache_app = typer.Typer(rich_markup_mode=None, help="The disk cache of compiled kernels.")
 app.add_typer(cache_app, name="cache")
 
-for command in (init, choose, build, plan, diff, verify, bench, mutate, emulate, targets, schema):
+for command in (
+    init, choose, build, plan, diff, verify, check, bench, mutate, emulate, targets, schema,
+):  # fmt: skip
     app.command()(command)
 cache_app.command("path")(cache_where)
 cache_app.command("size")(cache_size)

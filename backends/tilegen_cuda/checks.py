@@ -1,0 +1,26 @@
+"""What ``tilegen check`` needs of CUDA C++ beside NVRTC's resources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilegen.check.support import Support
+
+# What the compiler says where it gives up the asynchrony of wgmma (ptxas C7510 and its relatives).
+SERIALIZED = "wgmma.mma_async instructions are serialized"
+
+
+def faults_of_log(log: str) -> Sequence[str]:
+    """Lines of ptxas that mean a broken pipeline."""
+    return [line.strip() for line in log.splitlines() if SERIALIZED in line]
+
+
+def support() -> Support:
+    """Counts by the emulator, profiles by Nsight Compute, foreign texts by NVRTC."""
+    return Support(
+        faults_of_log=faults_of_log,
+        language="cuda",
+        sector_bytes=32,
+        sector_source="CUDA C++ Best Practices Guide, Coalesced Access to Global Memory: 32-byte "
+        "transactions from compute capability 6.0 on",
+    )
