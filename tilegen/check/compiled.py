@@ -254,7 +254,9 @@ def foreign_lines(
         yield Line("registers", name, None, said.registers, cap, "", _within(said.registers, cap))
         yield replace(Line("spills", name, None, None, 0, "bytes"), **_spilled(said))
         stack = said.stack_bytes or 0
-        note = "" if not stack else "what is spilled lies there" if said.spill_bytes else STACK_REMEDY
+        note = (
+            "" if not stack else "what is spilled lies there" if said.spill_bytes else STACK_REMEDY
+        )
         yield Line("stack frame", name, None, stack, None, "bytes", INFO if stack else PASS, note)
         shared = (said.shared_bytes or 0) + dynamic
         note = f"{dynamic} of them dynamic" if dynamic else ""

@@ -128,7 +128,9 @@ class CheckReport:
         return "\n".join([head, *_table(self.lines), *self._tail()])
 
     def _tail(self) -> list[str]:
-        counts = {v: sum(x.verdict == v for x in self.lines) for v in (PASS, FAIL, INFO, UNMEASURED)}
+        counts = {
+            v: sum(x.verdict == v for x in self.lines) for v in (PASS, FAIL, INFO, UNMEASURED)
+        }
         told = ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
         end = [f"{'passed' if self.passed else 'FAILED'}: {told}"]
         return [str(self.suggestion), *end] if self.suggestion else end
@@ -173,5 +175,7 @@ def _change(name: str, value: Any) -> str:
 
 
 def _ordinal(number: int) -> str:
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in (11, 12, 13) else 0, "th")
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(
+        number % 10 if number % 100 not in (11, 12, 13) else 0, "th"
+    )
     return f"{number}{ending}"

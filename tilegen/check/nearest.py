@@ -9,10 +9,10 @@ from typing import Any
 
 from tilegen import registry
 from tilegen.backend import Backend
+from tilegen.build import compile as compile_source
 from tilegen.check.compiled import Compiled, compiled_lines, log_lines
 from tilegen.check.lines import FAIL, Suggestion
 from tilegen.check.support import support_of
-from tilegen.build import compile as compile_source
 from tilegen.errors import CompileError, PlanError, SpecError
 from tilegen.lower import lower
 from tilegen.plan import KernelPlan
@@ -116,7 +116,10 @@ def _pins(spec: TileSpec, backend: str) -> Iterator[tuple[float, Change]]:
         if isinstance(value, int) and not isinstance(value, bool):
             for smaller in range(value - 1, 0, -1):
                 yield PIN_DISTANCE * log2(value / smaller), {where: smaller}
-        yield PIN_DISTANCE * (1 + log2(value) if type(value) is int and value > 0 else 2), {where: None}
+        yield (
+            PIN_DISTANCE * (1 + log2(value) if type(value) is int and value > 0 else 2),
+            {where: None},
+        )
 
 
 def _tiles(spec: TileSpec) -> Iterator[tuple[float, Change]]:

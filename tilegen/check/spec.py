@@ -62,7 +62,9 @@ def compiled_of(backend: Backend, source: KernelSource) -> tuple[Compiled, str]:
 def counts_of(support: Support, source: KernelSource) -> Counted:
     """The counts of every main entry, or why there are none."""
     if support.count is None:
-        return Counted(missing=f"the {source.plan.backend} backend has nothing that counts accesses")
+        return Counted(
+            missing=f"the {source.plan.backend} backend has nothing that counts accesses"
+        )
     counts = {}
     try:
         for entry in source.plan.main_entries:
@@ -85,12 +87,12 @@ def utilisation_lines(support: Support, source: KernelSource) -> Iterator[Line]:
             yield Line(item, "", None, None, None, "%", UNMEASURED, said.reason)
             return
         for name, value in said.metrics.items():
-            yield Line(name, entry.name, None, round(value, 2), None, "%", INFO, f"on {said.device}")
+            yield Line(
+                name, entry.name, None, round(value, 2), None, "%", INFO, f"on {said.device}"
+            )
 
 
 def note_lines(plan: KernelPlan) -> Iterator[Line]:
     """Where the plan departs from the spec, and why."""
     for note in plan.notes:
         yield Line("planned otherwise", note=note)
-
-

@@ -134,9 +134,9 @@ class Support:
     count: Callable[[KernelSource, str], Count] | None = None
     profile: Callable[[KernelSource, str], Profile] | None = None
     faults_of_log: Callable[[str], Sequence[str]] | None = None
-    compile_text: (
-        Callable[[str, str, Arch, Sequence[str], Sequence[str]], ForeignBinary] | None
-    ) = None
+    compile_text: Callable[[str, str, Arch, Sequence[str], Sequence[str]], ForeignBinary] | None = (
+        None
+    )
     language: str = ""
     sector_bytes: int = 0
     sector_source: str = ""

@@ -42,7 +42,9 @@ class Counted:
         ]
         if not parts:
             return None
-        sums = {n: sum(getattr(t, n) for t in parts) for n in ("accesses", "bytes", "served", "extra")}
+        sums = {
+            n: sum(getattr(t, n) for t in parts) for n in ("accesses", "bytes", "served", "extra")
+        }
         return replace(parts[0], **sums)
 
 
@@ -117,7 +119,9 @@ def _counted_loads(plan: KernelPlan, line: Line, entry: str, counted: Counted) -
 
 def _reads(counted: Counted, entry: str, plan: KernelPlan) -> list[Traffic]:
     """What the entry's warps read of the tiles of A and B."""
-    found = (counted.of(entry, "shared", False, t.operand) for t in plan.shared if t.operand in "ab")
+    found = (
+        counted.of(entry, "shared", False, t.operand) for t in plan.shared if t.operand in "ab"
+    )
     return [t for t in found if t is not None]
 
 
@@ -233,7 +237,9 @@ def _global(plan: KernelPlan, counted: Counted, sector_bytes: int) -> Iterator[L
         seen.add((entry, copy.operand, writes))
         yield _coalescing(plan, copy, entry, writes, counted, sector_bytes)
     for entry, count in counted.counts.items():
-        operands = dict.fromkeys((t.operand, t.writes) for t in count.traffic if t.space == "global")
+        operands = dict.fromkeys(
+            (t.operand, t.writes) for t in count.traffic if t.space == "global"
+        )
         for operand, writes in operands:
             if operand and (entry, operand, writes) not in seen:
                 yield _unplanned(counted, entry, operand, writes)
@@ -255,7 +261,9 @@ def _coalescing(
     line = Line("global access", where, None, None, None, "sectors a warp", note=width)
     found = sectors(plan, copy, sector_bytes) if sector_bytes else None
     if not sector_bytes:
-        line = replace(line, note=f"{width}; what {plan.arch.name} moves at least is not known here")
+        line = replace(
+            line, note=f"{width}; what {plan.arch.name} moves at least is not known here"
+        )
     if found is not None:
         line = replace(line, predicted=float(found[0]), limit=found[1])
     traffic = counted.of(entry, "global", writes, copy.operand)
