@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilegen.check.support import Support
+from typing import TYPE_CHECKING
+
+from tilegen.check.support import Count, Support
+
+if TYPE_CHECKING:
+    from tilegen.render import KernelSource
 
 # What the compiler says where it gives up the asynchrony of wgmma (ptxas C7510 and its relatives).
 SERIALIZED = "wgmma.mma_async instructions are serialized"
+
+
+def count(source: KernelSource, entry: str) -> Count:
+    """One block tile on the emulator."""
+    from .counting import count
+
+    return count(source, entry)
 
 
 def faults_of_log(log: str) -> Sequence[str]:
@@ -18,6 +30,7 @@ def faults_of_log(log: str) -> Sequence[str]:
 def support() -> Support:
     """Counts by the emulator, profiles by Nsight Compute, foreign texts by NVRTC."""
     return Support(
+        count=count,
         faults_of_log=faults_of_log,
         language="cuda",
         sector_bytes=32,
