@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from typing import TYPE_CHECKING
 
-from tilegen.check.support import Count, Support
+from tilegen.check.support import Count, ForeignBinary, Support
 
 if TYPE_CHECKING:
+    from tilegen.hardware import Arch
     from tilegen.render import KernelSource
 
 # What the compiler says where it gives up the asynchrony of wgmma (ptxas C7510 and its relatives).
@@ -22,6 +23,15 @@ def count(source: KernelSource, entry: str) -> Count:
     return count(source, entry)
 
 
+def compile_text(
+    text: str, name: str, arch: Arch, kernels: Sequence[str], defines: Sequence[str]
+) -> ForeignBinary:
+    """A foreign text through NVRTC."""
+    from .foreign import compile_text
+
+    return compile_text(text, name, arch, kernels, defines)
+
+
 def faults_of_log(log: str) -> Sequence[str]:
     """Lines of ptxas that mean a broken pipeline."""
     return [line.strip() for line in log.splitlines() if SERIALIZED in line]
@@ -32,6 +42,7 @@ def support() -> Support:
     return Support(
         count=count,
         faults_of_log=faults_of_log,
+        compile_text=compile_text,
         language="cuda",
         sector_bytes=32,
         sector_source="CUDA C++ Best Practices Guide, Coalesced Access to Global Memory: 32-byte "

@@ -87,7 +87,7 @@ def compile_cubin(source: KernelSource, toolchain: Toolchain) -> KernelBinary:
     )
     try:
         (status,) = api.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
-        log = _text(api.nvrtcGetProgramLogSize, api.nvrtcGetProgramLog, program)
+        log = program_log(program)
         if status != api.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError(
                 f"NVRTC refuses the text of {source.name}",
@@ -103,6 +103,11 @@ def compile_cubin(source: KernelSource, toolchain: Toolchain) -> KernelBinary:
     said = resources(log)
     told = {e.name: _with_dynamic(said.get(e.symbol, Resources()), e) for e in source.entries}
     return KernelBinary(source, data, log, told, toolchain, toolchain.flags)
+
+
+def program_log(program: Any) -> str:
+    """What NVRTC and ptxas have said of a program."""
+    return _text(nvrtc().nvrtcGetProgramLogSize, nvrtc().nvrtcGetProgramLog, program)
 
 
 def _text(size_of: Any, text_of: Any, program: Any) -> str:

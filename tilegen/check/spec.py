@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tilegen import registry
 from tilegen.backend import Backend
@@ -28,15 +28,18 @@ def check_spec(
     count: bool = True,
     profile: bool = True,
     suggest: bool = True,
+    told: Callable[[str], None] = lambda _: None,
 ) -> CheckReport:
     """The list for one spec; see :func:`tilegen.check`."""
     plugin = registry.get(backend)
     plan = lower(spec, backend, arch)
     source = emit(plan)
     support = support_of(plugin)
+    told("compiling")
     compiled, log = compiled_of(plugin, source)
     faults = tuple(support.faults_of_log(log)) if support.faults_of_log else ()
     of_compiler = (*compiled_lines(plan, compiled), *log_lines(faults))
+    told("counting on the emulator")
     counted = counts_of(support, source) if count else Counted(missing="the count was left out")
     lines = (
         *of_compiler,
@@ -45,6 +48,7 @@ def check_spec(
         *utilisation_lines(support if profile else Support(), source),
         *note_lines(plan),
     )
+    told("looking for the nearest change that passes")
     failed = any(line.verdict == "FAIL" for line in of_compiler)
     nearest = nearest_passing(plan) if failed and suggest else None
     return CheckReport(plan.name, backend, plan.arch.name, compiled.compiler, lines, nearest)
