@@ -86,6 +86,4 @@ def check(
         raise SpecError("check: a launch is what a kernel file needs; a spec has its own")
     if backend is None:
         raise SpecError("check: a spec needs a backend")
-    return check_spec(
-        what, backend, arch, count=count, profile=profile, suggest=suggest, told=told
-    )
+    return check_spec(what, backend, arch, count=count, profile=profile, suggest=suggest, told=told)

@@ -1,4 +1,4 @@
-"""What the compiler said beside what the plan predicted: registers, spills, stack, shared memory, occupancy."""
+"""What the compiler said beside what the plan predicted: registers, spills, shared memory, occupancy."""
 
 from __future__ import annotations
 

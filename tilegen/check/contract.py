@@ -16,7 +16,7 @@ from tilegen.errors import VerifyError
 from tilegen.spec import TileSpec
 
 if TYPE_CHECKING:
-    from tilegen.emulator import Finding, Program
+    from tilegen.emulator import EmulatorRun, Finding, Program
     from tilegen.testing import Problem
 
 ITEM = "contract"
@@ -85,17 +85,35 @@ class ForeignKernel:
     def __call__(
         self, a: Any, b: Any, c: Any = None, *, alpha: float, beta: float, out: Any
     ) -> Any:
-        from tilegen import emulator
-
-        sizes = {"M": a.shape[0], "N": b.shape[1], "K": a.shape[1]}
-        grid = blocks(self.grid, *sizes.values())
+        grid, values, written = self.call(a, b, c, alpha, beta, out)
         if not all(grid):
             return out
+        run = self.run(grid, values, written, orders=ORDERS)
+        if not run.clean:
+            raise VerifyError(f"the emulator found {first_of(run.findings)}")
+        # Arrays come back in the order in which they were given, the same one once.
+        given = list({id(v): None for v in values if isinstance(v, np.ndarray)})
+        out[...] = run.arrays[given.index(id(values[written[0]]))]
+        return out
+
+    def call(
+        self, a: Any, b: Any, c: Any, alpha: float, beta: float, out: Any
+    ) -> tuple[tuple[int, ...], list[Any], list[int]]:
+        """Grid, values of the parameters, and positions of those that are written."""
+        sizes = {"M": a.shape[0], "N": b.shape[1], "K": a.shape[1]}
         operands = {"A": a, "B": b, "C": out if c is None else c, "D": out, "CD": out}
         numbers = {**sizes, "alpha": alpha, "beta": beta}
         values = [self._value(w, operands, numbers, sizes) for w in self.meaning.words]
         written = [i for i, w in enumerate(self.meaning.words) if w.name in ("D", "CD")]
-        run = emulator.run(
+        return blocks(self.grid, *sizes.values()), values, written
+
+    def run(
+        self, grid: tuple[int, ...], values: list[Any], written: list[int], **options: Any
+    ) -> EmulatorRun:
+        """One launch; ``options`` are the emulator's."""
+        from tilegen import emulator
+
+        return emulator.run(
             self.program,
             entry=self.entry,
             grid=grid,
@@ -104,14 +122,17 @@ class ForeignKernel:
             outputs=written,
             shared_bytes=self.shared_bytes,
             shared_limit=self.shared_limit,
-            orders=ORDERS,
+            **options,
         )
-        if not run.clean:
-            raise VerifyError(f"the emulator found {first_of(run.findings)}")
-        # Arrays come back in the order in which they were given, the same one once.
-        given = list({id(v): None for v in values if isinstance(v, np.ndarray)})
-        out[...] = run.arrays[given.index(id(values[written[0]]))]
-        return out
+
+    def counted(self, orders: Sequence[int]) -> EmulatorRun:
+        """A problem of a few whole tiles, in all orders and with its accesses counted."""
+        from tilegen.testing import make_arrays
+
+        problem = whole_tiles(self.meaning, self.plan.spec)
+        arrays = make_arrays(problem, self.plan.spec)
+        call = self.call(arrays.a, arrays.b, arrays.c, 1.0, problem.beta, arrays.out)
+        return self.run(*call, orders=orders, banks=True)
 
     def _value(
         self, word: Word, operands: dict[str, Any], numbers: dict[str, Any], sizes: dict[str, int]
@@ -159,12 +180,20 @@ class Clause:
     reason: str = ""
 
 
+def whole_tiles(meaning: Meaning, spec: TileSpec) -> Problem:
+    """Two tiles in each direction, two steps of K."""
+    from tilegen.testing import Problem
+
+    m, n, k = (2 * extent for extent in spec.block)
+    return Problem(m, n, k, beta=meaning.beta, in_place=meaning.in_place)
+
+
 def clauses(meaning: Meaning, spec: TileSpec, examples: int, seed: int) -> Iterator[Clause]:
     """The contract, the plain promises first, as far as the mapping gives what they are about."""
-    from tilegen.testing import Problem, View
+    from tilegen.testing import View
 
     (bm, bn, bk), (mm, mn, mk) = spec.block, meaning.multiples
-    whole = Problem(bm, bn, 2 * bk, beta=meaning.beta, in_place=meaning.in_place, seed=seed)
+    whole = replace(whole_tiles(meaning, spec), m=bm, n=bn, seed=seed)
     large = replace(whole, m=2 * bm, n=3 * bn, k=4 * bk)
     yield Clause("whole tiles", (whole, replace(large, values="position"), large))
 
@@ -269,6 +298,16 @@ def draw(meaning: Meaning, spec: TileSpec, examples: int, seed: int) -> tuple[Pr
     return tuple({repr(problem): problem for problem in out}.values())
 
 
+def in_words(problem: Problem) -> str:
+    """The problem as one would say it, without what is as usual."""
+    parts = [f"M = {problem.m}, N = {problem.n}, K = {problem.k}"]
+    parts += [f"{n} = {v:g}" for n, v in (("alpha", problem.alpha), ("beta", problem.beta))]
+    parts += [f"rows of {o.upper()} padded by {v.pad}" for o, v in problem.views.items() if v.pad]
+    parts += [f"{problem.values} values"] if problem.values != "integers" else []
+    parts += ["NaN in C"] * problem.poison_c + ["NaN in A and B"] * problem.poison_ab
+    return ", ".join([*parts, *["NaN and infinities in A, B and C"] * problem.specials])
+
+
 def contract_lines(
     kernel: ForeignKernel, examples: int, seed: int, told: Callable[[str], None]
 ) -> Iterator[Line]:
@@ -286,7 +325,7 @@ def contract_lines(
             try:
                 check_problem(kernel, problem)  # type: ignore[arg-type]
             except VerifyError as error:
-                failed = f"{error}; {problem}" if str(problem) not in str(error) else str(error)
+                failed = str(error).removesuffix(f"; {problem}") + f"; {in_words(problem)}"
                 break
             done += 1
         line = Line(ITEM, clause.name, None, f"{done} of {len(clause.problems)} problems")

@@ -21,6 +21,7 @@ from tilegen.hardware import Arch
 from tilegen.lower import find_arch
 
 if TYPE_CHECKING:
+    from tilegen.check.contract import ForeignKernel
     from tilegen.emulator import AccessUse, EmulatorRun
 
 ORDERS = (0, 1, 2)
@@ -110,12 +111,15 @@ def check_file(
     told("compiling")
     compiled, of_compiler = _compiled(support, target, text, path, start)
     lines = [*of_compiler]
-    lines += _emulated(support, target, text, start, told)
+    told("running on the emulator")
+    lines += _emulated(support, target, text, start)
     lines += _contract(support, target, text, start, examples, seed, told)
     nearest: Suggestion | None = None
     if suggest and any(line.verdict == FAIL for line in of_compiler):
         told("looking for the nearest numbers that pass")
-        nearest = nearest_macros(start.entry, start.defines, _passes(support, target, text, path, start))
+        nearest = nearest_macros(
+            start.entry, start.defines, _passes(support, target, text, path, start)
+        )
     return CheckReport(
         path.name, plugin.name, target.name, compiled.compiler, tuple(lines), nearest
     )
@@ -167,49 +171,62 @@ def _passes(
 # ---- the emulator --------------------------------------------------------------------------------
 
 
-def _emulated(
-    support: Support, arch: Arch, text: str, launch: Launch, told: Callable[[str], None]
-) -> Iterator[Line]:
-    """What the emulator finds with the arguments that are given, and what it counts."""
-    if launch.meaning is not None and not launch.arguments:
-        return  # the contract launches it
-    if not (launch.entry and launch.grid and launch.block and launch.arguments):
-        lacks = [
-            name
-            for name, given in (
-                ("--entry", launch.entry),
-                ("--grid", launch.grid),
-                ("--block", launch.block),
-                ("--arg", launch.arguments),
-            )
-            if not given
-        ]
-        note = f"nothing says how to start it: {', '.join(lacks)} would"
-        yield Line("emulator", verdict=UNMEASURED, note=note)
-        return
+def _foreign_kernel(support: Support, arch: Arch, text: str, launch: Launch) -> ForeignKernel:
     from tilegen import emulator
+    from tilegen.check.contract import ForeignKernel, ForeignPlan
 
-    told("running on the emulator")
+    assert launch.meaning is not None
+    if not (launch.entry and launch.grid and launch.block):
+        raise SpecError("--gemm needs --entry, --grid (formulas in M, N and K) and --block")
+    return ForeignKernel(
+        emulator.compile(text, support.language, launch.entry, launch.defines),
+        launch.entry,
+        launch.grid,
+        launch.block,
+        launch.shared_bytes,
+        arch.shared_bytes,
+        launch.meaning,
+        ForeignPlan(launch.meaning.spec(launch.grid), launch.entry),
+    )
+
+
+def _emulated(support: Support, arch: Arch, text: str, launch: Launch) -> Iterator[Line]:
+    """What the emulator finds with the arguments that are given or meant, and what it counts."""
+    needed = {"--entry": launch.entry, "--grid": launch.grid, "--block": launch.block}
+    if launch.meaning is None:
+        needed["--arg"] = launch.arguments
+        if lacks := [name for name, given in needed.items() if not given]:
+            note = f"nothing says how to start it: {', '.join(lacks)} would"
+            yield Line("emulator", verdict=UNMEASURED, note=note)
+            return
     try:
-        run = emulator.run(
-            text,
-            support.language,
-            entry=launch.entry,
-            grid=blocks(launch.grid, 1, 1, 1),
-            block=launch.block,
-            args=launch.arguments,
-            outputs=launch.outputs,
-            shared_bytes=launch.shared_bytes,
-            shared_limit=arch.shared_bytes,
-            orders=launch.orders,
-            defines=launch.defines,
-            banks=True,
-        )
+        run = _run(support, arch, text, launch)
     except (BackendError, CompileError) as error:
         yield Line("emulator", verdict=UNMEASURED, note=str(error))
         return
     yield from finding_lines(run, launch.orders)
     yield from access_lines(run.accesses)
+
+
+def _run(support: Support, arch: Arch, text: str, launch: Launch) -> EmulatorRun:
+    from tilegen import emulator
+
+    if launch.meaning is not None and not launch.arguments:
+        return _foreign_kernel(support, arch, text, launch).counted(launch.orders)
+    return emulator.run(
+        text,
+        support.language,
+        entry=launch.entry,
+        grid=blocks(launch.grid, 1, 1, 1),
+        block=launch.block,
+        args=launch.arguments,
+        outputs=launch.outputs,
+        shared_bytes=launch.shared_bytes,
+        shared_limit=arch.shared_bytes,
+        orders=launch.orders,
+        defines=launch.defines,
+        banks=True,
+    )
 
 
 def finding_lines(run: EmulatorRun, orders: Sequence[int]) -> Iterator[Line]:
@@ -260,18 +277,10 @@ def _contract(
         note = "what the arguments mean is not said: --gemm would"
         yield Line("contract", verdict=UNMEASURED, note=note)
         return
-    if not (launch.entry and launch.grid and launch.block):
-        raise SpecError("--gemm needs --entry, --grid (formulas in M, N and K) and --block")
-    from tilegen import emulator
-    from tilegen.check.contract import ForeignKernel, ForeignPlan, contract_lines
+    from tilegen.check.contract import contract_lines
 
-    spec = launch.meaning.spec(launch.grid)
     try:
-        program = emulator.compile(text, support.language, launch.entry, launch.defines)
-        kernel = ForeignKernel(
-            program, launch.entry, launch.grid, launch.block, launch.shared_bytes,
-            arch.shared_bytes, launch.meaning, ForeignPlan(spec, launch.entry),
-        )  # fmt: skip
+        kernel = _foreign_kernel(support, arch, text, launch)
         yield from contract_lines(kernel, examples, seed, told)
     except (BackendError, CompileError) as error:
         yield Line("contract", verdict=UNMEASURED, note=str(error))

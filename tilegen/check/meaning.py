@@ -93,7 +93,9 @@ class Meaning:
         if "CD" in names and "C" in names:
             raise SpecError("--gemm: CD is C already")
         if len(multiples) != 3 or any(n < 1 for n in multiples):
-            raise SpecError(f"--multiple {list(multiples)}: three sizes of at least 1, for M, N and K")
+            raise SpecError(
+                f"--multiple {list(multiples)}: three sizes of at least 1, for M, N and K"
+            )
         m, n, k = multiples
         return cls(words, (m, n, k))
 

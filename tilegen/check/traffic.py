@@ -1,4 +1,4 @@
-"""What a kernel asks of memory: fragment loads, FLOP a load, bank conflicts, coalescing; planned and counted."""
+"""What a kernel asks of memory: fragment loads, FLOP a load, conflicts, coalescing; planned and counted."""
 
 from __future__ import annotations
 
