@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tilegen.check.support import Count, ForeignBinary, Support
+from tilegen.check.support import Count, ForeignBinary, Profile, Support
 
 if TYPE_CHECKING:
     from tilegen.hardware import Arch
@@ -20,6 +20,13 @@ def count(source: KernelSource, entry: str) -> Count:
     from .counting import count
 
     return count(source, entry)
+
+
+def profile(source: KernelSource, entry: str) -> Profile:
+    """One launch under Nsight Compute."""
+    from .profile import profile
+
+    return profile(source, entry)
 
 
 def compile_text(
@@ -40,6 +47,7 @@ def support() -> Support:
     """Counts by the emulator, profiles by Nsight Compute, foreign texts by NVRTC."""
     return Support(
         count=count,
+        profile=profile,
         faults_of_log=faults_of_log,
         compile_text=compile_text,
         language="cuda",

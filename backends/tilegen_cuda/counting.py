@@ -68,7 +68,7 @@ def count(source: KernelSource, name: str) -> Count:
         raise CompileError(toolchain.missing)
     binary = device.compile(source)
     program = CountingProgram(device.load(binary))
-    kernel = Kernel(_only(binary, name), device, program)
+    kernel = Kernel(only(binary, name), device, program)
     m, n, k = plan.block[0], plan.block[1], plan.block[2] * (plan.pipeline.stages + STEPS)
     batch = 1 if plan.spec.batch == "strided" else None
     problem = Problem(m, n, k * plan.split_k, batch, alpha=1.0, beta=1.0)
@@ -87,7 +87,7 @@ def count(source: KernelSource, name: str) -> Count:
     )
 
 
-def _only(binary: KernelBinary, name: str) -> KernelBinary:
+def only(binary: KernelBinary, name: str) -> KernelBinary:
     """The binary with one main entry, so that a call takes no other."""
     plan = binary.source.plan
     kept = tuple(e for e in plan.entries if e.role != "main" or e.name == name)

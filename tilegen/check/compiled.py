@@ -114,24 +114,25 @@ def _spills(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Line:
     line = Line("spills", entry.name, predicted, None, 0, "bytes")
     if said.spill_bytes is None:
         return replace(line, verdict=UNMEASURED, note=compiled.silent("spills"))
-    return replace(line, **_spilled(said))
+    return _spilled(line, said)
 
 
-def _spilled(said: Resources) -> dict[str, str]:
-    """Measured, verdict and note of a spill line."""
+def _spilled(line: Line, said: Resources) -> Line:
+    """The spill line with what was measured."""
     loads = said.spill_load_bytes
     if not said.spill_bytes and not loads:
-        return {"measured": "0 bytes", "verdict": PASS}
+        return replace(line, measured=0, verdict=PASS)
     told = f"{said.spill_bytes} stored" + (f", {loads} loaded" if loads is not None else "")
-    return {"measured": told, "verdict": FAIL, "note": SPILL_REMEDY}
+    return replace(line, measured=told, verdict=FAIL, note=SPILL_REMEDY)
 
 
 def _stack(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Line:
     said, planned = compiled.of(entry), plan.budget.private_bytes
     line = Line("stack frame", entry.name, planned, said.stack_bytes, planned, "bytes", PASS)
     if said.stack_bytes is None and said.private_bytes is not None:
-        note = "private memory of a work-item, as the runtime counts it"
-        return replace(line, measured=said.private_bytes, limit=None, verdict=INFO, note=note)
+        note = _miss(said.private_bytes, planned)
+        line = Line("private memory", entry.name, planned, said.private_bytes, None, "bytes")
+        return replace(line, verdict=INFO if note else PASS, note=note)
     if said.stack_bytes is None:
         return replace(line, verdict=UNMEASURED, note=compiled.silent("a stack frame"))
     if said.stack_bytes > planned:
@@ -204,9 +205,7 @@ def occupancy_of(
 
 
 def _blocks(blocks: int, share: float, bound: str) -> str:
-    return f"{blocks} block{'' if blocks == 1 else 's'} ({share:.3g}), by {bound}".replace(
-        f"({share:.3g})", f"({share:.1%})"
-    )
+    return f"{blocks} block{'' if blocks == 1 else 's'} ({share:.1%}), by {bound}"
 
 
 def _launch_bounds(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Line:
@@ -252,7 +251,7 @@ def foreign_lines(
     for name, said in compiled.resources.items():
         cap = most if threads is None else register_cap(arch, threads)
         yield Line("registers", name, None, said.registers, cap, "", _within(said.registers, cap))
-        yield replace(Line("spills", name, None, None, 0, "bytes"), **_spilled(said))
+        yield _spilled(Line("spills", name, None, None, 0, "bytes"), said)
         stack = said.stack_bytes or 0
         note = (
             "" if not stack else "what is spilled lies there" if said.spill_bytes else STACK_REMEDY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -136,6 +137,8 @@ class CheckReport:
         return [str(self.suggestion), *end] if self.suggestion else end
 
 
+# Of the notes below the lines.
+WIDTH = 110
 HEADINGS = ("", "predicted", "measured", "limit", "verdict")
 
 
@@ -150,12 +153,14 @@ def _table(lines: Sequence[Line]) -> list[str]:
         for x in lines
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
-    out = []
-    for row, line in zip(rows, [None, *lines], strict=True):
+    out, before = [], ""
+    for row, note in zip(rows, ["", *(line.note for line in lines)], strict=True):
         cells = zip(row, widths, strict=True)
         out.append("  " + "  ".join(f"{cell:<{width}}" for cell, width in cells).rstrip())
-        if line is not None and line.note:
-            out.append(f"      {line.note}")
+        # What holds for several lines in a row is said once.
+        if note and note != before:
+            out += textwrap.wrap(note, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        before = note
     return out
 
 

@@ -141,11 +141,15 @@ class Meaning:
 
     def spec(self, grid: Sequence[Formula]) -> TileSpec:
         """A spec with these types whose block tile is that of the grid, for the problems to be drawn from."""
-        tile = (tile_of(grid, "M"), tile_of(grid, "N"))
-        tile = tuple(t if t % u == 0 else u for t, u in zip(tile, self.multiples, strict=False))
-        k = max(USUAL_TILE, self.multiples[2])
+        m, n, k = self.multiples
+        rows, cols = tile_of(grid, "M"), tile_of(grid, "N")
+        tile = (m if rows % m else rows, n if cols % n else cols)
         return TileSpec(
-            name="foreign", block=(*tile, k), warp=tile, types=self.types, layout=self.layout
+            name="foreign",
+            block=(*tile, -(-USUAL_TILE // k) * k),
+            warp=tile,
+            types=self.types,
+            layout=self.layout,
         )
 
 

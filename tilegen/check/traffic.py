@@ -176,7 +176,11 @@ def _conflict(
     if found is None:
         return _unmeasured(line, counted)
     line = _compared(line, found.extra / found.accesses)
-    return line if line.note or not predicted else replace(line, verdict=INFO, note=tile.swizzle)
+    return (
+        line
+        if line.note or not predicted
+        else replace(line, verdict=INFO, note=f"swizzle {tile.swizzle}")
+    )
 
 
 # ---- global memory -------------------------------------------------------------------------------
