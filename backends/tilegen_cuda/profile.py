@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tilegen.backend import runs
 from tilegen.check.support import Profile
@@ -117,15 +118,12 @@ def _complaint(output: str) -> str:
 
 def launch(file: str) -> None:
     """The profiled program: one call of an entry, on a problem that fills the device."""
-    import cupy as cp
-    import numpy as np
-
     from tilegen.build import compile, find_device
-    from tilegen.dtypes import DTYPES
     from tilegen.kernel import Kernel
     from tilegen.lower import lower
     from tilegen.render import emit
     from tilegen.spec import TileSpec
+    from tilegen.testing import Problem, make_arrays
 
     from .backend import CudaBackend
     from .counting import only
@@ -133,19 +131,14 @@ def launch(file: str) -> None:
     about = json.loads(Path(file).read_text(encoding="utf-8"))
     spec, backend = TileSpec.from_dict(about["spec"]), CudaBackend()
     device = find_device(backend, backend.archs[about["arch"]], about["device"])
-    binary = compile(emit(lower(spec, "cuda", about["arch"])), device=device)
+    binary = compile(emit(lower(spec, backend.name, about["arch"])), device=device)
     kernel = Kernel(only(binary, about["entry"]), device, device.load(binary))
     bm, bn, bk = spec.block
-    m, n, k = bm * TILES, bn * TILES, bk * STEPS
-
-    def array(operand: str, rows: int, cols: int) -> object:
-        kind = DTYPES[getattr(spec.types, operand)].numpy
-        order = "C" if getattr(spec.layout, operand) == "row" else "F"
-        values = np.random.default_rng(0).integers(0, 3, (rows, cols)).astype(kind)
-        return cp.asarray(np.asarray(values, order=order), order=order)
-
-    kernel(array("a", m, k), array("b", k, n))
-    cp.cuda.Device().synchronize()
+    batch = 1 if spec.batch == "strided" else None
+    arrays = make_arrays(Problem(bm * TILES, bn * TILES, bk * STEPS, batch), spec)
+    # The result is brought back to the host, so the launch is done when the call returns.
+    extras: dict[str, Any] = dict(arrays.extras)
+    kernel(arrays.a, arrays.b, out=arrays.out, **extras)
 
 
 if __name__ == "__main__":
