@@ -99,9 +99,26 @@ def _traffic(plan: KernelPlan, launched: Launched, use: AccessUse) -> Traffic:
     if use.argument is not None:
         operand = launched.arguments[use.argument][0].operand
     elif use.space == "shared":
-        low, high = use.span
-        held = [t.operand for t in plan.shared if t.start <= low and high <= t.start + t.bytes]
-        operand = held[0] if len(held) == 1 else ""
+        operand = tile_of(plan, use.span)
     return Traffic(
         use.line, use.space, use.writes, operand, use.accesses, use.bytes, use.served, use.extra
     )  # fmt: skip
+
+
+def tile_of(plan: KernelPlan, span: tuple[int, int]) -> str:
+    """Whose tile a line touches that touches these bytes of shared memory; ``"ab"``: both.
+
+    A line goes through all of a tile sooner or later, and an epilogue's tile may lie where those of
+    A and B have been: the one that the bytes fill best is taken.
+    """
+    places = {t.operand: (t.start, t.start + t.bytes) for t in plan.shared}
+    if "a" in places and "b" in places:
+        ends = (*places["a"], *places["b"])
+        places["ab"] = (min(ends), max(ends))
+
+    def common(place: tuple[int, int]) -> float:
+        both = min(place[1], span[1]) - max(place[0], span[0])
+        return both / (max(place[1], span[1]) - min(place[0], span[0]))
+
+    best = max(places, key=lambda name: common(places[name]), default="")
+    return best if best and common(places[best]) > 0 else ""

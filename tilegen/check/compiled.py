@@ -84,8 +84,10 @@ def _registers(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Iterator[L
         yield Line("registers", entry.name, None, said, most, "", verdict, note)
         return
     roles = [role for role in plan.pipeline.roles if role.registers is not None]
+    several = len({use.file for use in uses}) > 1
     for use in uses:
         where = entry.name if use.role == "all" else f"{entry.name}, {use.role}"
+        where += f", {use.file}" if several else ""
         line = Line("registers", where, use.predicted, None, use.limit)
         if use.role != "all" and roles:
             note = "the role sets its own number (setmaxnreg) and the compiler reports the launch's"
@@ -212,7 +214,8 @@ def _launch_bounds(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Line:
     said, uses = compiled.of(entry), uses_of(plan, entry)
     asked = int(plan.numbers.get("MIN_BLOCKS", 1)) if entry.role == "main" else 1
     per_lane = plan.arch.registers.per_lane
-    cap = min((use.limit for use in uses if use.role == "all"), default=per_lane)
+    own = [u.limit for u in uses if u.role == "all" and u.file == plan.arch.registers.name]
+    cap = min(own, default=per_lane)
     line = Line(
         "launch bounds", entry.name, entry.block, None, plan.arch.max_threads, "threads", PASS
     )

@@ -25,7 +25,7 @@ class Traffic:
         ``"shared"`` or ``"global"``.
     writes : bool
     operand : str
-        Whose array or tile it is; empty where that is not known.
+        Whose array or tile it is; ``"ab"``: one line reads the tiles of both; empty: not known.
     accesses : int
         Warp accesses.
     bytes : int

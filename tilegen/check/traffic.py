@@ -74,54 +74,61 @@ def mma_count(plan: KernelPlan) -> int:
 
 
 def fragment_copies(plan: KernelPlan, entry: Entry) -> list[Copy]:
-    """The copies into registers that feed the instruction of an entry."""
+    """The copies into registers that feed the instruction of an entry.
+
+    Of an operand that has a tile in shared memory, those from there: what else comes into registers
+    is on its way to that tile.
+    """
+    staged = {tile.operand for tile in plan.shared}
     return [
         copy
         for copy in plan.copies
         if copy.operand in ("a", "b")
         and copy.target == "register"
+        and (copy.source == "shared" or copy.operand not in staged)
         and (not copy.entries or entry.variant in copy.entries)
     ]
 
 
 def _fragment_loads(plan: KernelPlan, counted: Counted) -> Iterator[Line]:
-    total, f = mma_count(plan), plan.fragments
     by_loads: dict[tuple[Copy, ...], list[str]] = {}
     for entry in plan.main_entries:
         by_loads.setdefault(tuple(fragment_copies(plan, entry)), []).append(entry.name)
     for copies, entries in by_loads.items():
         where = "" if len(by_loads) == 1 else ", ".join(entries)
-        loads = sum(copy.accesses for copy in copies)
-        each = [f"{c.accesses} {c.mechanism} of {c.operand.upper()}" for c in copies]
-        direct = [
-            f"{o.upper()} is read from shared memory by the instruction"
-            for o in "ab"
-            if not getattr(f, o).elements
-        ]
-        reuse = [
-            f"a fragment of A serves {f.c.cols} mma, one of B {f.c.rows}"
-            for _ in (0,)
-            if f.a.elements and f.b.elements
-        ]
-        note = "; ".join([", ".join([*each, f"{total} mma a warp and K step"]), *direct, *reuse])
-        line = Line("fragment loads per mma", where, loads / total, note=note)
+        held = [o for o in "ab" if getattr(plan.fragments, o).elements]
+        unsaid = [o.upper() for o in held if not any(c.operand == o for c in copies)]
+        loads = sum(copy.accesses for copy in copies) / mma_count(plan)
+        note = _loads_note(plan, copies, held)
+        if unsaid:
+            note += f"; the plan does not say how {' and '.join(unsaid)} comes into registers"
+        line = Line("fragment loads per mma", where, None if unsaid else loads, note=note)
         yield _counted_loads(plan, line, entries[0], counted)
+
+
+def _loads_note(plan: KernelPlan, copies: Sequence[Copy], held: Sequence[str]) -> str:
+    f, total = plan.fragments, mma_count(plan)
+    who = "a warp" if plan.group is None else "a group of warps"
+    each = [f"{c.accesses} {c.mechanism} of {c.operand.upper()}" for c in copies]
+    parts = [", ".join([*each, f"{total} mma {who} and K step"])]
+    parts += [f"{o.upper()} is read by the instruction itself" for o in "ab" if o not in held]
+    if len(held) == 2:
+        parts.append(f"a fragment of A serves {f.c.cols} mma, one of B {f.c.rows}")
+    return "; ".join(parts)
 
 
 def _counted_loads(plan: KernelPlan, line: Line, entry: str, counted: Counted) -> Line:
     i = plan.instruction
-    reads = _reads(counted, entry, plan)
+    reads = _reads(counted, entry)
     if not reads:
         return _unmeasured(line, counted)
     mma = counted.counts[entry].multiply_adds / (i.m * i.n * i.k)
     return _compared(line, sum(t.accesses for t in reads) / mma)
 
 
-def _reads(counted: Counted, entry: str, plan: KernelPlan) -> list[Traffic]:
+def _reads(counted: Counted, entry: str) -> list[Traffic]:
     """What the entry's warps read of the tiles of A and B."""
-    found = (
-        counted.of(entry, "shared", False, t.operand) for t in plan.shared if t.operand in "ab"
-    )
+    found = (counted.of(entry, "shared", False, operand) for operand in ("a", "b", "ab"))
     return [t for t in found if t is not None]
 
 
@@ -135,12 +142,11 @@ def _flop_per_load(plan: KernelPlan, counted: Counted) -> Iterator[Line]:
         yield line
         return
     entry = plan.main_entries[0].name
-    reads = _reads(counted, entry, plan)
+    reads = _reads(counted, entry)
     if not reads:
         yield _unmeasured(line, counted)
         return
-    sizes = {t.operand: t.element_bytes for t in plan.shared}
-    loads = sum(t.bytes / sizes[t.operand] for t in reads)
+    loads = sum(t.bytes for t in reads) / plan.shared[0].element_bytes
     yield _compared(line, 2 * counted.counts[entry].multiply_adds / loads)
 
 
@@ -173,6 +179,9 @@ def _conflict(
     line = Line("bank conflicts", where, predicted, None, None, "extra cycles an access")
     entry = plan.main_entries[0].name if plan.main_entries else ""
     found = counted.of(entry, "shared", writes, tile.operand)
+    if found is None and tile.operand in "ab":
+        found = counted.of(entry, "shared", writes, "ab")
+        line = replace(line, note="one line serves A and B" if found else "")
     if found is None:
         return _unmeasured(line, counted)
     line = _compared(line, found.extra / found.accesses)
