@@ -27,8 +27,7 @@ METRICS = {
 TOOL_VARIABLE = "TILEGEN_NCU"
 TOOL_PLACES = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
 NO_TOOL = (
-    "not measured: no ncu: install Nsight Compute (it comes with the CUDA toolkit) or name it by "
-    f"{TOOL_VARIABLE}"
+    f"no ncu: install Nsight Compute (it comes with the CUDA toolkit) or name it by {TOOL_VARIABLE}"
 )
 SECONDS = 300
 # Block tiles along M and N, and steps in K: enough for every multiprocessor to have a few.
@@ -62,7 +61,7 @@ def profile(source: KernelSource, name: str) -> Profile:
 
     device = next((d for d in devices() if runs(d, source.plan.arch)), None)
     if device is None:
-        return Profile(reason=f"not measured: no device that runs {source.plan.arch.name} is here")
+        return Profile(reason=f"no device that runs {source.plan.arch.name} is here")
     tool = find_tool()
     if tool is None:
         return Profile(reason=NO_TOOL)
@@ -79,10 +78,10 @@ def profile(source: KernelSource, name: str) -> Profile:
         try:
             done = subprocess.run(call, capture_output=True, text=True, timeout=SECONDS)
         except (OSError, subprocess.SubprocessError) as error:
-            return Profile(reason=f"not measured: {tool} does not run: {error}")
+            return Profile(reason=f"{tool} does not run: {error}")
     said = metrics_of(done.stdout)
     if not said:
-        return Profile(reason=f"not measured: {_complaint(done.stdout + done.stderr)}")
+        return Profile(reason=f"{_complaint(done.stdout + done.stderr)}")
     return Profile(said, device.name)
 
 
