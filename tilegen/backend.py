@@ -311,13 +311,16 @@ class Backend(Protocol):
         """C text of the launch header that ``tilegen build -o`` writes."""
 
 
-# What Resources.extra calls the shared memory that a launch asks for.
+# In ``Resources.extra``: what the launch asks for beyond the compiler's shared bytes.
 DYNAMIC_SHARED = "bytes of dynamic shared memory"
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What the compiler said of one entry; ``None`` where it says nothing."""
+    """What the compiler said of one entry; ``None`` where it says nothing.
+
+    Spills are what is stored (``spill_bytes``) and what is loaded back.
+    """
 
     registers: int | None = None
     spill_bytes: int | None = None
@@ -326,13 +329,19 @@ class Resources:
     private_bytes: int | None = None
     max_threads: int | None = None
     extra: Mapping[str, int] = field(default_factory=dict)
+    spill_load_bytes: int | None = None
+
+    @property
+    def dynamic_shared_bytes(self) -> int:
+        """What the launch asks for besides, of which the compiler knows nothing."""
+        return self.extra.get(DYNAMIC_SHARED, 0)
 
     @property
     def all_shared_bytes(self) -> int | None:
         """Shared memory with what the launch asks for."""
         if self.shared_bytes is None:
             return None
-        return self.shared_bytes + self.extra.get(DYNAMIC_SHARED, 0)
+        return self.shared_bytes + self.dynamic_shared_bytes
 
 
 @dataclass(frozen=True)

@@ -659,15 +659,20 @@ def _first_wrong(
     where = tuple(int(i) for i in np.argwhere(wrong)[0])
     batch, row, col = (0, *where) if len(where) == 2 else where
     bm, bn, _ = plan.block
-    owner = plan.ownership["c"].owners(row % bm, col % bn)[0]
     tiles_n = -(-problem.n // bn)
     block = (row // bm) * tiles_n + col // bn
+    owner, owned = (0, 0, 0), ""
+    # Of a kernel that tilegen has not planned nobody knows who owns what.
+    if "c" in plan.ownership:
+        owner = plan.ownership["c"].owners(row % bm, col % bn)[0]
+        owned = (
+            f"it belongs to block tile ({row // bm}, {col // bn}), warp {owner[0]}, "
+            f"lane {owner[1]}, register {owner[2]}; "
+        )
     share = f"{int(wrong.sum())} of {wrong.size} elements are wrong"
     return VerifyError(
         f"D[{row}, {col}]{f' of batch {batch}' if len(where) == 3 else ''} is {got[where]!r} and "
-        f"should be {want[where]!r} (bound {bound[where]:.3g}); it belongs to block tile "
-        f"({row // bm}, {col // bn}), warp {owner[0]}, lane {owner[1]}, register {owner[2]}; "
-        f"{share}; {problem}",
+        f"should be {want[where]!r} (bound {bound[where]:.3g}); {owned}{share}; {problem}",
         batch=batch,
         row=row,
         col=col,

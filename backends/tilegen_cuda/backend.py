@@ -12,6 +12,7 @@ from tilegen.plan import KernelPlan
 
 if TYPE_CHECKING:
     from tilegen.build import KernelBinary
+    from tilegen.check.support import Support as CheckSupport
     from tilegen.mutation.language import Support
     from tilegen.render import KernelSource
 
@@ -96,5 +97,11 @@ class CudaBackend:
     def mutation(self) -> Support:
         """What ``tilegen mutate`` needs of CUDA C++."""
         from .mutation import support
+
+        return support()
+
+    def checks(self) -> CheckSupport:
+        """What ``tilegen check`` needs of CUDA C++."""
+        from .checks import support
 
         return support()

@@ -23,7 +23,7 @@ from .archs import ARCHS, dynamic_bytes
 from .types import STORED
 
 if TYPE_CHECKING:
-    from tilegen.emulator import Program
+    from tilegen.emulator import EmulatorRun, Program
 
 SELECTOR, QUICK = "emulator", "emulator:quick"
 # What a device's allocator gives at least.
@@ -134,6 +134,19 @@ class EmulatedProgram:
     def launch(
         self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], stream: Any
     ) -> None:
+        device = self._device
+        run = self.run(entry, grid, arguments, orders=device.orders, races=device.races)
+        if not run.clean:
+            raise VerifyError(self.told(run.findings))
+
+    def run(
+        self,
+        entry: Entry,
+        grid: int,
+        arguments: Sequence[tuple[Argument, Any]],
+        **options: Any,
+    ) -> EmulatorRun:
+        """One launch; the arrays of a clean one hold its results. ``options`` are the emulator's."""
         from tilegen import emulator
 
         buffers = _Buffers()
@@ -150,17 +163,15 @@ class EmulatedProgram:
             outputs=written,
             shared_bytes=dynamic_bytes(entry.shared_bytes),
             shared_limit=self._device.arch.shared_bytes,
-            orders=self._device.orders,
-            races=self._device.races,
+            **options,
         )
-        if not run.clean:
-            raise VerifyError(self._told(run.findings))
         # Of a workspace an entry may write a part, or nothing: it is not held to every element.
         changed = [v for a, v in arguments if a.kind in ("output", "workspace")]
-        for target in changed:
+        for target in changed if run.clean else ():
             target[...] = run.arrays[buffers.of(target)[0]]
+        return run
 
-    def _told(self, findings: Sequence[Any]) -> str:
+    def told(self, findings: Sequence[Any]) -> str:
         """The first finding with its place in the text, and what the others are."""
         # What names a line says more than what only shows in the results.
         first, *others = sorted(findings, key=lambda f: f.line is None)

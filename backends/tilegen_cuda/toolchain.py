@@ -107,7 +107,7 @@ def _by_nvrtc(source: KernelSource, toolchain: Toolchain) -> tuple[bytes, str]:
     )
     try:
         (status,) = api.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
-        log = _text(api.nvrtcGetProgramLogSize, api.nvrtcGetProgramLog, program)
+        log = program_log(program)
         if status != api.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError(
                 f"NVRTC refuses the text of {source.name}",
@@ -121,6 +121,11 @@ def _by_nvrtc(source: KernelSource, toolchain: Toolchain) -> tuple[bytes, str]:
     finally:
         api.nvrtcDestroyProgram(program)
     return data, log
+
+
+def program_log(program: Any) -> str:
+    """What NVRTC and ptxas have said of a program."""
+    return _text(nvrtc().nvrtcGetProgramLogSize, nvrtc().nvrtcGetProgramLog, program)
 
 
 def _text(size_of: Any, text_of: Any, program: Any) -> str:
@@ -145,6 +150,7 @@ def resources(log: str) -> dict[str, Resources]:
             registers=int(used[1]) if used else known.registers,
             stack_bytes=int(stack[1]) if stack else known.stack_bytes,
             spill_bytes=int(stack[2]) if stack else known.spill_bytes,
+            spill_load_bytes=int(stack[3]) if stack else known.spill_load_bytes,
             # ptxas names what a kernel takes, and leaves out what it does not.
             shared_bytes=int(shared[1]) if shared else (0 if used else known.shared_bytes),
         )

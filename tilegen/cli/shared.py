@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -45,15 +45,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @contextmanager
-def progress(doing: str, as_json: bool = False) -> Iterator[None]:
-    """Show on a terminal what takes long; elsewhere stay silent."""
+def progress(doing: str, as_json: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what takes long; elsewhere stay silent. What it gives takes a new text."""
     if as_json or not sys.stderr.isatty():
-        yield
+        yield lambda _: None
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(doing):
-        yield
+    with Console(stderr=True).status(doing) as status:
+        yield lambda text: status.update(text)
 
 
 def read_spec(path: Path) -> TileSpec:
