@@ -167,11 +167,12 @@ def specs(backend: str, arch: str | Arch | None = None) -> st.SearchStrategy[Til
         if lanes > 1 and warp[0] * warp[1] < lanes:
             warp = (max(warp[0], 8), max(warp[1], 8))
         counts = draw(st.sampled_from([(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1)]))
-        block = (
-            warp[0] * counts[0],
-            warp[1] * counts[1],
-            draw(st.sampled_from([1, 2, 3, 4, 7, 8, 16, 20, 32, 64])),
-        )
+        depth = draw(st.sampled_from([1, 2, 3, 4, 7, 8, 16, 20, 32, 64]))
+        if draw(st.booleans()):
+            # What matrix instructions ask for; the other half is refused by most of them.
+            warp = -(-warp[0] // 16) * 16, -(-warp[1] // 16) * 16
+            depth = -(-depth // 32) * 32
+        block = (warp[0] * counts[0], warp[1] * counts[1], depth)
         if draw(st.integers(0, 15)) == 0:
             block = (block[0] + 1, block[1], block[2])
         majorness = st.sampled_from(["row", "col"])

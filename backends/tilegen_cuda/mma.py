@@ -17,7 +17,7 @@ from tilegen.tiling import CONTIGUOUS, kernel_name, occupancy, planned_steps, po
 from .archs import dynamic_bytes
 from .mma_entries import entries, sum_bytes
 from .mma_fragments import fragments, ownership
-from .mma_instructions import combinations, turned
+from .mma_instructions import FP8, combinations, turned
 from .mma_tiles import CHUNK_BYTES, OperandTile, shared_tiles
 
 SWIZZLES = ("none", "pad", "xor")
@@ -94,6 +94,11 @@ class MmaSync:
                     f"{t.operand}'s shared tile: {t.store_conflicts} extra cycles a warp store, "
                     f"{t.load_conflicts} a warp load ({t.swizzle})"
                 )
+        if "fp8" in arch.features and not arch.name.startswith("sm_90") and spec.types.a in FP8:
+            notes.append(
+                "what an fp8 instruction keeps of its sums was measured on sm_90 alone "
+                f"(docs/matrix-arithmetic.md): on {arch.name} results may leave the error bound"
+            )
         asynchronous = "cp_async" in arch.features and pins.get("copy") != "registers"
         pinned = pins.get("min_blocks", 1)
         min_blocks = max(1, pinned) if isinstance(pinned, int) else 1
