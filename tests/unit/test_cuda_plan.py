@@ -197,7 +197,8 @@ def test_a_device_that_is_none_is_told_what_checks_without_one() -> None:
 
     backend = registry.get("cuda")
     with pytest.raises(
-        tg.errors.BackendError, match="check without one: emulator, emulator:full and emulator:quick"
+        tg.errors.BackendError,
+        match="check without one: emulator, emulator:full and emulator:quick",
     ):
         find_device(backend, None, "cpu")
     assert find_device(backend, None, "EMULATOR").selector == "emulator"
