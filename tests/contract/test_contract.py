@@ -112,6 +112,8 @@ def test_every_entry_runs(target: Target, name: str) -> None:
         views(WIDE),
         views(UNALIGNED),
         views(View(broadcast="none", pad=3)),
+        # Leading dimensions that accesses of 8 and of 4 bytes allow, and no wider ones.
+        *(views(View(multiple=m)) for m in (8, 4, 2)),
         {**views(WIDE), "a": View(broadcast="cols"), "b": View(broadcast="rows")},
         {**views(WIDE), "a": View(broadcast="rows"), "b": View(broadcast="cols")},
     ]
