@@ -19,7 +19,8 @@ from tilegen import registry
 from tilegen.backend import Backend, Device, Form, TypeCombination
 from tilegen.build import find_device
 from tilegen.dtypes import DTYPES
-from tilegen.errors import BackendError, PlanError
+from tilegen.errors import BackendError
+from tilegen.lower import attempt
 
 NAMED = os.environ.get("TILEGEN_TEST_DEVICE", "")
 # Types beside a form's first pass through the same code but for their loads and stores, so that two
@@ -125,7 +126,7 @@ class Target:
             "types": self.type_names,
             "pins": self.pins,
         }
-        refusal = None
+        backend = registry.get(self.backend)
         for m, n, k in (
             (x, y, z) for z in (1, 2, 4, 8, 16) for x in (1, 2, 4, 8) for y in (x, 2 * x)
         ):
@@ -133,13 +134,10 @@ class Target:
             spec = tg.TileSpec(
                 **{**data, "block": (bm * m, bn * n, bk * k), "warp": (wm * m, wn * n)}
             )
-            try:
-                tg.lower(spec, self.backend, self.device.arch)
-            except PlanError as error:
-                refusal = refusal or error
-            else:
+            # What the refusals would propose is not asked for: that takes most of the time.
+            if attempt(spec, backend, self.device.arch)[0] is not None:
                 return spec
-        raise AssertionError(f"no tiles like those of {name!r} are legal on {self}: {refusal}")
+        raise AssertionError(f"no tiles like those of {name!r} are legal on {self}")
 
 
 def _devices(backend: Backend) -> list[Device]:
@@ -204,11 +202,8 @@ def instructions(target: Target) -> list[str]:
     spec, legal = target.spec("plain"), []
     for name in map(str, names):
         pinned = spec.replace(pins=replace(target, instruction=name).pins)
-        try:
-            tg.lower(pinned, target.backend, target.device.arch)
-        except PlanError:
-            continue
-        legal.append(name)
+        if attempt(pinned, registry.get(target.backend), target.device.arch)[0] is not None:
+            legal.append(name)
     chosen = tg.lower(spec, target.backend, target.device.arch).instruction.name
     return sorted(legal, key=lambda name: name != chosen) if len(legal) > 1 else []
 
