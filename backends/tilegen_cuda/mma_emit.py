@@ -238,7 +238,7 @@ def _staged(plan: KernelPlan, roles: Roles, tile: OperandTile, asynchronous: boo
     shared = next(t for t in plan.shared if t.operand == tile.operand)
     x, axis = tile.operand, "M" if tile.operand == "a" else "N"
     block = "block_row" if tile.is_row else "block_col"
-    slow_threads, fast_threads = tile.threads(plan.threads)
+    _, fast_threads = tile.threads(plan.threads)
     extent, k_left = f"{x}_left", "k_left"
     lefts = (extent, k_left) if tile.along_k else (k_left, extent)
 
