@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from math import gcd
 
 from tilegen.dtypes import DTYPES
@@ -177,33 +178,41 @@ def shared_tiles(
     """The tiles of A and B one behind the other, each with the fewest bank conflicts, then bytes."""
     out: list[SharedTile] = []
     for operand in operands:
-        tile = _best(operand, threads, arch, stages, pinned)
+        tile = _best(operand, threads, arch.banks, arch.bank_bytes, str(pinned))
         start = ceil_div(shared_end(out), tile.alignment) * tile.alignment if out else 0
-        out.append(replace(tile, start=start))
+        out.append(replace(tile, start=start, stages=stages))
     return tuple(out)
 
 
+@cache
 def _best(
-    operand: OperandTile, threads: int, arch: Arch, stages: int, pinned: object
+    operand: OperandTile, threads: int, banks: int, bank_bytes: int, pinned: str
 ) -> SharedTile:
-    options = list(_options(operand, stages))
+    options = list(_options(operand))
     allowed = [o for o in options if o.swizzle == pinned] or options
-    judged = [_judged(o, operand, threads, arch) for o in allowed]
     steps = max(1, operand.depth // operand.mma_depth)
     loads, stores = operand.accesses() * steps, sum(operand.fetches(threads))
+    judged = []
+    for option in allowed:
+        tile = _judged(option, operand, threads, banks, bank_bytes)
+        # Padded ones, which take more bytes, come last.
+        if not tile.load_conflicts and not tile.store_conflicts:
+            return tile
+        judged.append(tile)
     return min(
         judged, key=lambda t: (t.load_conflicts * loads + t.store_conflicts * stores, t.bytes)
     )
 
 
-def _options(operand: OperandTile, stages: int) -> Iterator[SharedTile]:
+def _options(operand: OperandTile) -> Iterator[SharedTile]:
+    """Places of one stage: as it is, swizzled, and padded."""
     fast = operand.chunks * operand.chunk
     plain = SharedTile(
         operand.operand,
         operand.slow,
         fast,
         fast,
-        stages,
+        1,
         operand.element_bytes,
         vector=operand.chunk,
         contiguous="k" if operand.along_k else "mn"[operand.operand == "b"],
@@ -226,7 +235,9 @@ def _options(operand: OperandTile, stages: int) -> Iterator[SharedTile]:
         yield replace(plain, swizzle="pad", row_stride=fast + extra * operand.chunk)
 
 
-def _judged(tile: SharedTile, operand: OperandTile, threads: int, arch: Arch) -> SharedTile:
+def _judged(
+    tile: SharedTile, operand: OperandTile, threads: int, banks: int, bank_bytes: int
+) -> SharedTile:
     """The tile with the conflicts of its first warp's store and load."""
     size = operand.element_bytes
     _, fast = operand.threads(threads)
@@ -236,13 +247,11 @@ def _judged(tile: SharedTile, operand: OperandTile, threads: int, arch: Arch) ->
     ]
     count = 8 * operand.matrices if operand.matrices else 32
     loads = [tile.offset(*_inside(operand, operand.read(lane))) * size for lane in range(count)]
-    banks = {"banks": arch.banks, "bank_bytes": arch.bank_bytes}
+    width = CHUNK_BYTES if operand.matrices else max(4, size)
     return replace(
         tile,
-        store_conflicts=bank_conflicts(stores, CHUNK_BYTES, **banks),
-        load_conflicts=bank_conflicts(
-            loads, CHUNK_BYTES if operand.matrices else max(4, size), **banks
-        ),
+        store_conflicts=bank_conflicts(stores, CHUNK_BYTES, banks=banks, bank_bytes=bank_bytes),
+        load_conflicts=bank_conflicts(loads, width, banks=banks, bank_bytes=bank_bytes),
     )
 
 

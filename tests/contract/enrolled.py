@@ -67,7 +67,15 @@ SPECS = {
 
 @dataclass(frozen=True)
 class Target:
-    """One form of one backend on one device, with the types it multiplies."""
+    """One form of one backend on one device, with the types it multiplies.
+
+    Attributes
+    ----------
+    instruction : str
+        The pinned one, where the form has more than one for these types.
+    chosen : bool
+        Whether it is the one that the form chooses by itself.
+    """
 
     backend: str
     device: Device
@@ -75,6 +83,7 @@ class Target:
     types: TypeCombination
     output: tuple[str, str]
     instruction: str = ""
+    chosen: bool = True
 
     def __str__(self) -> str:
         t, (c, d) = self.types, self.output
@@ -95,8 +104,9 @@ class Target:
 
     @property
     def in_full(self) -> bool:
-        """Whether every spec is run: for the first types of a form."""
-        return self.types == self.form.types(self.device.arch)[0]
+        """Whether every spec is run: for the first types of a form, into the first output."""
+        first = self.form.types(self.device.arch)[0]
+        return self.chosen and self.types == first and self.output == first.outputs[0]
 
     @property
     def usual(self) -> bool:
@@ -162,6 +172,18 @@ def _emulated(backend: Backend) -> list[Device]:
     return list(kinds.values())
 
 
+def _types(backend: Backend, form: Form, device: Device) -> list[TypeCombination]:
+    """What the form multiplies; on an emulated arch, what none with less and enrolled before it does."""
+    offered = list(form.types(device.arch))
+    if device.rung != "emulator" or NAMED:
+        return offered
+    archs = [d.arch for d in _emulated(backend)]
+    before = archs[: archs.index(device.arch)]
+    smaller = [arch for arch in before if arch.features < device.arch.features]
+    known = [t for arch in smaller for f in backend.forms(arch) if f == form for t in f.types(arch)]
+    return [t for t in offered if t not in known]
+
+
 def _found() -> Iterator[Any]:
     """A parameter for each target; for a backend without any, one that is skipped and says why."""
     # A device asked for by name must be there: nothing would be tested, and nobody would see it.
@@ -180,7 +202,7 @@ def _found() -> Iterator[Any]:
             yield pytest.param(None, id=name, marks=pytest.mark.skip(reason=reason))
         for device in found:
             for form in backend.forms(device.arch):
-                for types in form.types(device.arch):
+                for types in _types(backend, form, device):
                     for target in _targets(Target(name, device, form, types, types.outputs[0])):
                         yield pytest.param(target, id=str(target))
 
@@ -191,7 +213,7 @@ def _targets(first: Target) -> Iterator[Target]:
     for output in representative(first.types):
         yield replace(first, output=output, instruction=others[0] if others else "")
     for instruction in others[1:]:
-        yield replace(first, instruction=instruction)
+        yield replace(first, instruction=instruction, chosen=False)
 
 
 def instructions(target: Target) -> list[str]:
