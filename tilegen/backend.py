@@ -233,16 +233,36 @@ class Session(Protocol):
 class Glancing(Protocol):
     """A device that tells at a glance whether arrays are like those of an earlier call."""
 
-    def glance(self, arrays: Sequence[Any], stream: Any) -> tuple[Any, list[int], Session] | None:
-        """What of the arrays decides a call, their addresses, and a session that takes them.
+    def glance(self, arrays: Sequence[Any], stream: Any) -> tuple[Any, list[int], Any] | None:
+        """What of the arrays decides a call, their addresses, and the stream that it runs on.
 
         Two calls with equal keys differ in the addresses of their arrays alone, and a handle is its
         operand's address. An array that is ``None`` has the address 0. The result is ``None`` where
         a closer look is needed.
         """
 
+    def session_like(self, session: Session, stream: Any) -> Session:
+        """A session as that of an earlier call with the same key, on another stream."""
+
     def address(self, array: Any) -> int:
         """Of the first element of an array that such a session made."""
+
+
+class Repeating(Loaded, Protocol):
+    """What a :class:`Glancing` device loads."""
+
+    def repeat(
+        self,
+        entry: Entry,
+        grid: int,
+        arguments: Sequence[tuple[Argument, Any]],
+        late: Sequence[int],
+    ) -> Callable[[Sequence[Any], Any], Any]:
+        """A launch of which only some arguments vary, to be called often, from any thread.
+
+        It is called with the values of the arguments at the places ``late``, in that order, and the
+        stream. It raises what :meth:`Loaded.launch` does.
+        """
 
 
 def runs(device: Device, arch: Arch) -> bool:

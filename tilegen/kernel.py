@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tilegen.arguments import Fit, check_overlap, fit, scalar
-from tilegen.backend import Device, Glancing, Loaded, Operand
+from tilegen.backend import Device, Glancing, Loaded, Operand, Repeating
 from tilegen.dtypes import DTYPES
 from tilegen.errors import LaunchError
 from tilegen.launch import Call, Choice, chosen, filled, told
 from tilegen.plan import KernelPlan
-from tilegen.recall import ARRAYS, C, D, Recalled, can_recall, run
+from tilegen.recall import ARRAYS, C, D, Recalled, can_recall, in_workspace
 from tilegen.tiling import compute_type, epilogue_operands
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Kernel:
         self._names = {"multiprocessors": units} if units else {}
         self._fits: dict[Any, Fit] = {}
         self._glancing = device if isinstance(device, Glancing) else None
-        self._recalled: dict[Any, Recalled] = {}
+        # Of calls that do not read C, and of those that do.
+        self._recalled: tuple[dict[Any, Recalled], dict[Any, Recalled]] = ({}, {})
 
     @property
     def source(self) -> Any:
@@ -103,24 +104,27 @@ class Kernel:
         LaunchError
             For arrays that do not fit; the message names the operand, what it is and what is needed.
         """
-        arrays = (a, b, c, bias, scale, residual, out)
-        seen = None
-        if self._glancing is not None:
-            seen = self._glancing.glance(arrays, stream)
+        arrays, seen, glancing = (a, b, c, bias, scale, residual, out), None, self._glancing
+        if glancing is not None:
+            seen = glancing.glance(arrays, stream)
             if seen is not None and type(alpha) in NUMBERS and type(beta) in NUMBERS:
-                kind, addresses, session = seen
-                recalled = self._recalled.get((kind, beta != 0))
+                kind, addresses, on = seen
+                recalled = self._recalled[beta != 0].get(kind)
                 if recalled is not None:
-                    scalars = self._scalar("alpha", alpha), self._scalar("beta", beta)
                     if out is None:
-                        spec = self.plan.spec
+                        spec, session = self.plan.spec, glancing.session_like(recalled.session, on)
                         out = session.empty(recalled.shape, spec.types.d, spec.layout.d)
-                        addresses[D] = self._glancing.address(out)
+                        addresses[D] = glancing.address(out)
                     if c is None:
                         addresses[C] = addresses[D]
                     known = recalled.known(addresses)
                     if known is not None:
-                        run(self._loaded, known, [*addresses, *scalars], session)
+                        addresses += self._scalar("alpha", alpha), self._scalar("beta", beta)
+                        if known.workspace:
+                            in_workspace(known, addresses, glancing, recalled.session, on)
+                        else:
+                            for launch, pick, _ in known.launches:
+                                launch(pick(addresses), on)
                         return out
         given = {"a": a, "b": b, "c": c, "bias": bias, "scale": scale, "residual": residual}
         call = self._resolve(given, alpha, beta, out, stream)
@@ -241,14 +245,14 @@ class Kernel:
         return found
 
     def _remember(self, kind: Any, call: Call, given: Sequence[Any], choice: Choice) -> None:
-        key = (kind, call.reads_c)
-        recalled = self._recalled.get(key)
+        kinds = self._recalled[call.reads_c]
+        recalled = kinds.get(kind)
         if recalled is None:
-            if len(self._recalled) >= REMEMBERED:
-                self._recalled.clear()
-            recalled = self._recalled[key] = Recalled(call, given, self._boundary)
-        operands = call.operands
-        recalled.add([operands[n].address if n in operands else 0 for n in ARRAYS], choice)
+            if len(kinds) >= REMEMBERED:
+                kinds.clear()
+            recalled = kinds[kind] = Recalled(call, given, self._boundary)
+        addresses = [call.operands[n].address if n in call.operands else 0 for n in ARRAYS]
+        recalled.add(addresses, choice, cast("Repeating", self._loaded))
 
     def _scalar(self, name: str, value: Any) -> Any:
         if type(value) not in NUMBERS:
@@ -314,7 +318,8 @@ class Prepared:
         """
         if self._launches:
             self._session.begin()
-            self.queue()
+            for launch in self._launches:
+                launch()
             self._session.finish()
         return self.out
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -130,12 +130,10 @@ class CudaSession:
             return host_result(shape, dtype, majorness, tensor=self.tensors)
         if self.tensors:
             return self._empty_tensor(shape, dtype, majorness)
-        cp, kind = cupy(), DTYPES[dtype].numpy
+        if self._is_current():
+            return _new(shape, dtype, majorness)
         with self._in_order():
-            if majorness == "row":
-                return cp.empty(shape, kind)
-            turned = cp.empty((*shape[:-2], shape[-1], shape[-2]), kind)
-            return cp.swapaxes(turned, -1, -2)
+            return _new(shape, dtype, majorness)
 
     def _empty_tensor(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
         import torch
@@ -146,18 +144,19 @@ class CudaSession:
             made.record_stream(torch.cuda.ExternalStream(self.stream.ptr))
         return made
 
-    def _in_order(self) -> AbstractContextManager[Any]:
+    def _is_current(self) -> bool:
+        """Whether what CuPy allocates now is of the stream already."""
+        cuda, number = cupy().cuda, self.device.number
+        return bool(
+            cuda.runtime.getDevice() == number
+            and cuda.get_current_stream(number).ptr == self.stream.ptr
+        )
+
+    @contextmanager
+    def _in_order(self) -> Iterator[None]:
         """CuPy's pool gives and takes back what is allocated within in the order of the stream."""
-        cp, number = cupy(), self.device.number
-        if (
-            cp.cuda.runtime.getDevice() == number
-            and cp.cuda.get_current_stream(number).ptr == self.stream.ptr
-        ):
-            return NOTHING
-        entered = ExitStack()
-        entered.enter_context(cp.cuda.Device(number))
-        entered.enter_context(self.stream)
-        return entered
+        with cupy().cuda.Device(self.device.number), self.stream:
+            yield
 
     def workspace(self, size: int) -> PooledWorkspace:
         """From CuPy's pool, whose memory goes back to the stream that it was taken for.
@@ -167,9 +166,10 @@ class CudaSession:
         cp, stream = cupy(), self.stream
         # What CuPy calls legacy, 0 or 1, cannot be captured, and asking may be an error.
         captured = stream.ptr > 1 and stream.is_capturing()
-        with self._in_order():
+        take = cp.cuda.malloc_async if captured else cp.cuda.alloc
+        with NOTHING if self._is_current() else self._in_order():
             try:
-                return PooledWorkspace((cp.cuda.malloc_async if captured else cp.cuda.alloc)(size))
+                return PooledWorkspace(take(size))
             except cp.cuda.memory.OutOfMemoryError as error:
                 raise LaunchError(
                     f"workspace: {self.device.name} has no memory for its {size} bytes: {error}"
@@ -211,11 +211,9 @@ class CudaSession:
             runtime.memcpyAsync(to, source, size, kind, self.stream.ptr)
 
 
-def glance(
-    device: CudaDevice, arrays: Sequence[Any], stream: Any
-) -> tuple[Any, list[int], CudaSession] | None:
+def glance(number: int, arrays: Sequence[Any], stream: Any) -> tuple[Any, list[int], Any] | None:
     """See :class:`tilegen.backend.Glancing`: CuPy's own arrays and torch's tensors are told so fast."""
-    number, own = device.number, cupy().ndarray
+    own = cupy().ndarray
     kind: list[Any] = []
     addresses: list[int] = []
     tensors = False
@@ -227,7 +225,8 @@ def glance(
             data = array.data
             if data.device_id != number:
                 return None
-            kind += (array.shape, array.strides, array.dtype)
+            # Of a dense array, the shape says the strides that count, and CuPy knows it as a flag.
+            kind += (array.shape, array._c_contiguous or array.strides, array.dtype)
             addresses.append(data.ptr)
         elif is_tensor(array):
             # What is on the host, or not to be read as it lies, is told in words elsewhere.
@@ -240,7 +239,14 @@ def glance(
             return None
     if tensors and stream is None:
         stream = torch_stream(number)
-    return tuple(kind), addresses, CudaSession(device, stream_of(number, stream), False, tensors)
+    return tuple(kind), addresses, stream_of(number, stream)
+
+
+def _new(shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
+    cp, kind = cupy(), DTYPES[dtype].numpy
+    if majorness == "row":
+        return cp.ndarray(shape, kind)
+    return cp.swapaxes(cp.ndarray((*shape[:-2], shape[-1], shape[-2]), kind), -1, -2)
 
 
 def address(array: Any) -> int:

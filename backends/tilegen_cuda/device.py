@@ -52,11 +52,12 @@ class CudaDevice:
         except (cp.cuda.driver.CUDADriverError, cp.cuda.runtime.CUDARuntimeError) as error:
             raise explained(f"{self.name} cannot load {source.name}", error) from None
 
-    def glance(
-        self, arrays: Sequence[Any], stream: Any
-    ) -> tuple[Any, list[int], CudaSession] | None:
+    def glance(self, arrays: Sequence[Any], stream: Any) -> tuple[Any, list[int], Any] | None:
         """Types, shapes and strides of arrays that are all CuPy's or torch's, and on this GPU."""
-        return glance(self, arrays, stream)
+        return glance(self.number, arrays, stream)
+
+    def session_like(self, session: Any, stream: Any) -> CudaSession:
+        return CudaSession(self, stream, False, session.tensors)
 
     def address(self, array: Any) -> int:
         return address(array)
