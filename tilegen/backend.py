@@ -233,12 +233,13 @@ class Session(Protocol):
 class Glancing(Protocol):
     """A device that tells at a glance whether arrays are like those of an earlier call."""
 
-    def glance(self, arrays: Sequence[Any], stream: Any) -> tuple[Any, list[int], Any] | None:
-        """What of the arrays decides a call, their addresses, and the stream that it runs on.
+    def glancer(self) -> Callable[[Sequence[Any], Any], tuple[Any, list[int], Any] | None]:
+        """A function of the arrays of a call and its stream, for the whole life of a kernel.
 
-        Two calls with equal keys differ in the addresses of their arrays alone, and a handle is its
-        operand's address. An array that is ``None`` has the address 0. The result is ``None`` where
-        a closer look is needed.
+        It tells what of the arrays decides the call, their addresses, and the stream it runs on. Two
+        calls with equal keys differ in the addresses of their arrays alone, and a handle is its
+        operand's address. An array that is ``None`` has the address 0. The result is ``None`` where a
+        closer look is needed.
         """
 
     def session_like(self, session: Session, stream: Any) -> Session:

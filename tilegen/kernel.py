@@ -49,6 +49,7 @@ class Kernel:
         self._names = {"multiprocessors": units} if units else {}
         self._fits: dict[Any, Fit] = {}
         self._glancing = device if isinstance(device, Glancing) else None
+        self._glance = device.glancer() if isinstance(device, Glancing) else None
         # Of calls that do not read C, and of those that do.
         self._recalled: tuple[dict[Any, Recalled], dict[Any, Recalled]] = ({}, {})
 
@@ -105,8 +106,8 @@ class Kernel:
             For arrays that do not fit; the message names the operand, what it is and what is needed.
         """
         arrays, seen, glancing = (a, b, c, bias, scale, residual, out), None, self._glancing
-        if glancing is not None:
-            seen = glancing.glance(arrays, stream)
+        if glancing is not None and self._glance is not None:
+            seen = self._glance(arrays, stream)
             if seen is not None and type(alpha) in NUMBERS and type(beta) in NUMBERS:
                 kind, addresses, on = seen
                 recalled = self._recalled[beta != 0].get(kind)
@@ -119,7 +120,9 @@ class Kernel:
                         addresses[C] = addresses[D]
                     known = recalled.known(addresses)
                     if known is not None:
-                        addresses += self._scalar("alpha", alpha), self._scalar("beta", beta)
+                        for name, value in (("alpha", alpha), ("beta", beta)):
+                            held = self._held.get(value)
+                            addresses.append(self._scalar(name, value) if held is None else held)
                         if known.workspace:
                             in_workspace(known, addresses, glancing, recalled.session, on)
                         else:

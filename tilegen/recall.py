@@ -44,7 +44,7 @@ class Recalled:
     """
 
     __slots__ = (
-        "_aligned", "_boundary", "_choices", "_high", "_inputs", "_low", "_makes_d", "_mask",
+        "_aligned", "_boundary", "_choices", "_high", "_inputs", "_latest", "_low", "_makes_d", "_mask",
         "session", "shape",
     )  # fmt: skip
 
@@ -55,6 +55,7 @@ class Recalled:
         self._mask = boundary - 1 if boundary & (boundary - 1) == 0 else -1
         self._aligned: Known | None = None
         self._choices: dict[tuple[int, ...], Known] = {}
+        self._latest: tuple[list[int], Known | None] = ([], None)
         spans = {
             name: reach(0, o.shape, o.strides, o.dtype.itemsize)
             for name, o in call.operands.items()
@@ -79,6 +80,16 @@ class Recalled:
 
         A call whose D may share elements with an input is not known either: its elements are looked at.
         """
+        # Loops come back with the same arrays.
+        before, found = self._latest
+        if addresses == before:
+            return found
+        found = self._looked_up(addresses)
+        if found is not None:
+            self._latest = addresses.copy(), found
+        return found
+
+    def _looked_up(self, addresses: list[int]) -> Known | None:
         if not self._makes_d:
             at = addresses[D]
             low, high = at + self._low, at + self._high

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -211,35 +211,41 @@ class CudaSession:
             runtime.memcpyAsync(to, source, size, kind, self.stream.ptr)
 
 
-def glance(number: int, arrays: Sequence[Any], stream: Any) -> tuple[Any, list[int], Any] | None:
+def glancer(number: int) -> Callable[[Sequence[Any], Any], tuple[Any, list[int], Any] | None]:
     """See :class:`tilegen.backend.Glancing`: CuPy's own arrays and torch's tensors are told so fast."""
-    own = cupy().ndarray
-    kind: list[Any] = []
-    addresses: list[int] = []
-    tensors = False
-    for array in arrays:
-        if array is None:
-            kind.append(None)
-            addresses.append(0)
-        elif type(array) is own:
-            data = array.data
-            if data.device_id != number:
+    own, current = cupy().ndarray, cupy().cuda.get_current_stream
+
+    def glance(arrays: Sequence[Any], stream: Any) -> tuple[Any, list[int], Any] | None:
+        kind: list[Any] = []
+        addresses: list[int] = []
+        tensors = False
+        for array in arrays:
+            if array is None:
+                kind.append(None)
+                addresses.append(0)
+            elif type(array) is own:
+                data = array.data
+                if data.device_id != number:
+                    return None
+                # Of a dense array, the shape says the strides that count, and CuPy knows it as a flag.
+                kind += (array.shape, array._c_contiguous or array.strides, array.dtype)
+                addresses.append(data.ptr)
+            elif is_tensor(array):
+                # What is on the host, or not to be read as it lies, is told in words elsewhere.
+                if array.get_device() != number or array.requires_grad or array.is_neg():
+                    return None
+                tensors = True
+                kind += (array.shape, array.stride(), array.dtype)
+                addresses.append(array.data_ptr())
+            else:
                 return None
-            # Of a dense array, the shape says the strides that count, and CuPy knows it as a flag.
-            kind += (array.shape, array._c_contiguous or array.strides, array.dtype)
-            addresses.append(data.ptr)
-        elif is_tensor(array):
-            # What is on the host, or not to be read as it lies, is told in words elsewhere.
-            if array.get_device() != number or array.requires_grad or array.is_neg():
-                return None
-            tensors = True
-            kind += (array.shape, array.stride(), array.dtype)
-            addresses.append(array.data_ptr())
+        if stream is None:
+            stream = stream_of(number, torch_stream(number)) if tensors else current(number)
         else:
-            return None
-    if tensors and stream is None:
-        stream = torch_stream(number)
-    return tuple(kind), addresses, stream_of(number, stream)
+            stream = stream_of(number, stream)
+        return tuple(kind), addresses, stream
+
+    return glance
 
 
 def _new(shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
