@@ -48,7 +48,6 @@ class Kernel:
         units = device.arch.multiprocessors or self.plan.arch.multiprocessors
         self._names = {"multiprocessors": units} if units else {}
         self._fits: dict[Any, Fit] = {}
-        self._glancing = device if isinstance(device, Glancing) else None
         self._glance = device.glancer() if isinstance(device, Glancing) else None
         # Of calls that do not read C, and of those that do.
         self._recalled: tuple[dict[Any, Recalled], dict[Any, Recalled]] = ({}, {})
@@ -105,30 +104,14 @@ class Kernel:
         LaunchError
             For arrays that do not fit; the message names the operand, what it is and what is needed.
         """
-        arrays, seen, glancing = (a, b, c, bias, scale, residual, out), None, self._glancing
-        if glancing is not None and self._glance is not None:
-            seen = self._glance(arrays, stream)
-            if seen is not None and type(alpha) in NUMBERS and type(beta) in NUMBERS:
-                kind, addresses, on = seen
-                recalled = self._recalled[beta != 0].get(kind)
-                if recalled is not None:
-                    if out is None:
-                        spec, session = self.plan.spec, glancing.session_like(recalled.session, on)
-                        out = session.empty(recalled.shape, spec.types.d, spec.layout.d)
-                        addresses[D] = glancing.address(out)
-                    if c is None:
-                        addresses[C] = addresses[D]
-                    known = recalled.known(addresses)
-                    if known is not None:
-                        for name, value in (("alpha", alpha), ("beta", beta)):
-                            held = self._held.get(value)
-                            addresses.append(self._scalar(name, value) if held is None else held)
-                        if known.workspace:
-                            in_workspace(known, addresses, glancing, recalled.session, on)
-                        else:
-                            for launch, pick, _ in known.launches:
-                                launch(pick(addresses), on)
-                        return out
+        arrays = (a, b, c, bias, scale, residual, out)
+        seen = None if self._glance is None else self._glance(arrays, stream)
+        if seen is not None and type(alpha) in NUMBERS and type(beta) in NUMBERS:
+            recalled = self._recalled[beta != 0].get(seen[0])
+            if recalled is not None:
+                out, done = self._again(recalled, seen, arrays, alpha, beta)
+                if done:
+                    return out
         given = {"a": a, "b": b, "c": c, "bias": bias, "scale": scale, "residual": residual}
         call = self._resolve(given, alpha, beta, out, stream)
         if not call.fit.is_empty:
@@ -246,6 +229,32 @@ class Kernel:
                 self._fits.clear()
             self._fits[key] = found
         return found
+
+    def _again(
+        self, recalled: Recalled, seen: Any, arrays: Sequence[Any], alpha: Any, beta: Any
+    ) -> tuple[Any, bool]:
+        """D, and whether the call was one to recall and is launched."""
+        _, addresses, stream = seen
+        glancing = cast("Glancing", self.device)
+        out = arrays[D]
+        if out is None:
+            spec, session = self.plan.spec, glancing.session_like(recalled.session, stream)
+            out = session.empty(recalled.shape, spec.types.d, spec.layout.d)
+            addresses[D] = glancing.address(out)
+        if arrays[C] is None:
+            addresses[C] = addresses[D]
+        known = recalled.known(addresses)
+        if known is None:
+            return out, False
+        for name, value in (("alpha", alpha), ("beta", beta)):
+            held = self._held.get(value)
+            addresses.append(self._scalar(name, value) if held is None else held)
+        if known.workspace:
+            in_workspace(known, addresses, glancing, recalled.session, stream)
+        else:
+            for launch, pick, _ in known.launches:
+                launch(pick(addresses), stream)
+        return out, True
 
     def _remember(self, kind: Any, call: Call, given: Sequence[Any], choice: Choice) -> None:
         kinds = self._recalled[call.reads_c]
