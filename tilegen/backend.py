@@ -215,9 +215,10 @@ class Session(Protocol):
     def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
         """A new dense array where the inputs live, its last two axes row- or column-major."""
 
-    def workspace(self, size: int) -> Workspace:
+    def workspace(self, size: int, *, kept: bool) -> Workspace:
         """So many bytes (at least 1), of no defined content, that belong to this launch's stream.
 
+        ``kept``: for a launch that is repeated, now or later; otherwise it is dropped after this one.
         What was queued on the stream may still use them when the workspace is dropped. They start at
         a multiple of :data:`WORKSPACE_ALIGNMENT`. Raises ``LaunchError`` where there is no room.
         """

@@ -119,7 +119,9 @@ class Kernel:
             if seen is not None and can_recall(choice):
                 self._remember(seen[0], call, arrays, choice)
             # Dropped on return: what is queued uses it first, since both belong to one stream.
-            space = call.session.workspace(choice.workspace) if choice.workspace else None
+            space = (
+                call.session.workspace(choice.workspace, kept=False) if choice.workspace else None
+            )
             call.session.begin()
             for step in choice.steps:
                 arguments = filled(step, call, space)
@@ -155,7 +157,7 @@ class Kernel:
         if call.fit.is_empty:
             return Prepared(self, call, "", [], None)
         choice = self._choose(call)
-        space = call.session.workspace(choice.workspace) if choice.workspace else None
+        space = call.session.workspace(choice.workspace, kept=True) if choice.workspace else None
         launches = [
             self._loaded.bind(step.entry, step.grid, filled(step, call, space), call.session.stream)
             for step in choice.steps

@@ -134,7 +134,7 @@ def in_workspace(
     sources : list
         Addresses in the order of :data:`ARRAYS`, then alpha and beta as the kernel takes them.
     """
-    space = glancing.session_like(earlier, stream).workspace(known.workspace)
+    space = glancing.session_like(earlier, stream).workspace(known.workspace, kept=False)
     for launch, pick, regions in known.launches:
         launch(pick([*sources, *[space.region(*region) for region in regions]]), stream)
 

@@ -116,8 +116,11 @@ class CudaSession:
         low, high = reach(operand.address, shape, strides, operand.dtype.itemsize)
         key = (operand.address, shape, strides, operand.dtype)
         if key not in self._copies:
-            with cp.cuda.Device(self.device.number):
-                memory = cp.cuda.alloc(max(1, high - low) + ALIGNMENT)
+            try:
+                with cp.cuda.Device(self.device.number):
+                    memory = cp.cuda.alloc(max(1, high - low) + ALIGNMENT)
+            except _no_memory() as error:
+                raise self._without(f"{name}, which is copied", error) from None
             start = memory.ptr + (low - memory.ptr) % ALIGNMENT
             self._copies[key] = _Copy(array, memory, start, low, high - low, writes)
         copy = self._copies[key]
@@ -130,10 +133,13 @@ class CudaSession:
             return host_result(shape, dtype, majorness, tensor=self.tensors)
         if self.tensors:
             return self._empty_tensor(shape, dtype, majorness)
-        if self._is_current():
-            return _new(shape, dtype, majorness)
-        with self._in_order():
-            return _new(shape, dtype, majorness)
+        try:
+            if self._is_current():
+                return _new(shape, dtype, majorness)
+            with self._in_order():
+                return _new(shape, dtype, majorness)
+        except _no_memory() as error:
+            raise self._without("out", error) from None
 
     def _empty_tensor(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
         import torch
@@ -158,24 +164,25 @@ class CudaSession:
         with cupy().cuda.Device(self.device.number), self.stream:
             yield
 
-    def workspace(self, size: int) -> PooledWorkspace:
+    def workspace(self, size: int, *, kept: bool) -> PooledWorkspace:
         """From CuPy's pool, whose memory goes back to the stream that it was taken for.
 
-        While a graph is captured the graph itself allocates and frees it at every launch.
+        While a graph is captured the graph itself allocates and frees it at every launch, unless it
+        is kept for launches outside of the graph.
         """
-        cp, stream = cupy(), self.stream
-        # What CuPy calls legacy, 0 or 1, cannot be captured, and asking may be an error.
-        captured = stream.ptr > 1 and stream.is_capturing()
-        take = cp.cuda.malloc_async if captured else cp.cuda.alloc
-        with NOTHING if self._is_current() else self._in_order():
-            try:
-                return PooledWorkspace(take(size))
-            except cp.cuda.memory.OutOfMemoryError as error:
-                raise LaunchError(
-                    f"workspace: {self.device.name} has no memory for its {size} bytes: {error}"
-                ) from None
-            except cp.cuda.runtime.CUDARuntimeError as error:
-                raise explained(f"workspace: its {size} bytes cannot be allocated", error) from None
+        cuda, stream = cupy().cuda, self.stream
+        try:
+            # The legacy default stream, 0 or 1, cannot be captured, and asking may be an error.
+            captured = not kept and stream.ptr > 1 and stream.is_capturing()
+            with NOTHING if self._is_current() else self._in_order():
+                return PooledWorkspace((cuda.malloc_async if captured else cuda.alloc)(size))
+        except _no_memory() as error:
+            raise self._without(f"workspace of {size} bytes", error) from None
+
+    def _without(self, what: str, error: Exception) -> LaunchError:
+        if isinstance(error, cupy().cuda.memory.OutOfMemoryError):
+            return LaunchError(f"{what}: {self.device.name} has no memory for it: {error}")
+        return explained(f"{what}: it cannot be allocated", error)
 
     def begin(self) -> None:
         for copy in self._copies.values():
@@ -270,6 +277,11 @@ class PooledWorkspace:
 
     def region(self, offset: int, size: int, element: str) -> int:
         return self._address + offset
+
+
+def _no_memory() -> tuple[type[Exception], ...]:
+    cuda = cupy().cuda
+    return cuda.memory.OutOfMemoryError, cuda.runtime.CUDARuntimeError
 
 
 def _is_on_host(array: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_stub import Array, RuntimeError_, Stub, array, loaded, stubbed
+from cuda_stub import Array, OutOfMemory, RuntimeError_, Stub, array, loaded, stubbed
 from emulated.split_k import SPLITS
 from emulated.split_k import source as split_k_source
 
@@ -234,8 +234,10 @@ def test_a_graph_allocates_its_own_workspace(stub: Stub) -> None:
 
 
 def test_a_prepared_call_keeps_its_workspace(stub: Stub) -> None:
-    kernel = loaded(stub, split_k_source())
-    prepared = kernel.prepare(array((7, 6)), array((6, 5)), stream=stub.stream(5))
+    kernel, mine = loaded(stub, split_k_source()), stub.stream(5)
+    # Prepared within a capture it is launched outside of it too.
+    mine.capturing = True
+    prepared = kernel.prepare(array((7, 6)), array((6, 5)), stream=mine)
     (how, size, stream) = stub.allocated[-1]
     assert (how, size, stream) == ("pool", SPLITS * 7 * 5 * 4 + (7 + 5) * 6 * 4, 5)
     for _ in range(3):
@@ -256,9 +258,28 @@ def test_a_workspace_without_room_is_said(stub: Stub) -> None:
     stub.room = 100
     for _ in range(2):
         with pytest.raises(
-            tg.LaunchError, match=r"workspace: a stub has no memory for its 1152 bytes"
+            tg.LaunchError, match=r"workspace of 1152 bytes: a stub has no memory for it"
         ):
             kernel(array((8, 4)), array((4, 12)))
+
+
+def test_a_new_output_without_room_is_said(stub: Stub, kernel: tg.Kernel, monkeypatch: Any) -> None:
+    def full(*_: object) -> None:
+        raise OutOfMemory("9 bytes")
+
+    def broken(*_: object) -> None:
+        raise RuntimeError_(700)
+
+    a, b = array((8, 8)), array((8, 8))
+    kernel(a, b)
+    for raised, says in (
+        (full, "out: a stub has no memory for it"),
+        (broken, "out: it cannot be all"),
+    ):
+        monkeypatch.setattr("tilegen_cuda.arrays._new", raised)
+        for _ in range(2):
+            with pytest.raises(tg.LaunchError, match=says):
+                kernel(a, b)
 
 
 # Host arrays
