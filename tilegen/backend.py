@@ -246,8 +246,10 @@ class Glancing(Protocol):
     def session_like(self, session: Session, stream: Any) -> Session:
         """A session as that of an earlier call with the same key, on another stream."""
 
-    def address(self, array: Any) -> int:
-        """Of the first element of an array that such a session made."""
+    def maker(
+        self, session: Session, shape: tuple[int, ...], dtype: str, majorness: str
+    ) -> Callable[[Any], tuple[Any, int]]:
+        """A function of the stream: a new array as sessions like this one make it, and its address."""
 
 
 class Repeating(Loaded, Protocol):

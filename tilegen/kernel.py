@@ -240,9 +240,7 @@ class Kernel:
         glancing = cast("Glancing", self.device)
         out = arrays[D]
         if out is None:
-            spec, session = self.plan.spec, glancing.session_like(recalled.session, stream)
-            out = session.empty(recalled.shape, spec.types.d, spec.layout.d)
-            addresses[D] = glancing.address(out)
+            out, addresses[D] = recalled.make(stream)
         if arrays[C] is None:
             addresses[C] = addresses[D]
         known = recalled.known(addresses)
@@ -264,7 +262,9 @@ class Kernel:
         if recalled is None:
             if len(kinds) >= REMEMBERED:
                 kinds.clear()
-            recalled = kinds[kind] = Recalled(call, given, self._boundary)
+            spec, glancing = self.plan.spec, cast("Glancing", self.device)
+            make = glancing.maker(call.session, call.fit.shape, spec.types.d, spec.layout.d)
+            recalled = kinds[kind] = Recalled(call, given, self._boundary, make)
         addresses = [call.operands[n].address if n in call.operands else 0 for n in ARRAYS]
         recalled.add(addresses, choice, cast("Repeating", self._loaded))
 

@@ -41,15 +41,23 @@ class Recalled:
         Its arrays in the order of :data:`ARRAYS`, ``None`` where one was not given.
     boundary : int
         The least common multiple of the alignments that entries ask for.
+    make : callable
+        Of the stream: a new D and its address.
     """
 
     __slots__ = (
         "_aligned", "_boundary", "_choices", "_high", "_inputs", "_latest", "_low", "_makes_d", "_mask",
-        "session", "shape",
+        "make", "session",
     )  # fmt: skip
 
-    def __init__(self, call: Call, given: Sequence[Any], boundary: int) -> None:
-        self.shape, self.session = call.fit.shape, call.session
+    def __init__(
+        self,
+        call: Call,
+        given: Sequence[Any],
+        boundary: int,
+        make: Callable[[Any], tuple[Any, int]],
+    ) -> None:
+        self.session, self.make = call.session, make
         self._boundary, self._makes_d = boundary, given[D] is None
         # All aligned shows in one test, where the boundary is a power of two.
         self._mask = boundary - 1 if boundary & (boundary - 1) == 0 else -1

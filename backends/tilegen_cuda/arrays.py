@@ -120,7 +120,7 @@ class CudaSession:
                 with cp.cuda.Device(self.device.number):
                     memory = cp.cuda.alloc(max(1, high - low) + ALIGNMENT)
             except _no_memory() as error:
-                raise self._without(f"{name}, which is copied", error) from None
+                raise without_memory(self.device, f"{name}, which is copied", error) from None
             start = memory.ptr + (low - memory.ptr) % ALIGNMENT
             self._copies[key] = _Copy(array, memory, start, low, high - low, writes)
         copy = self._copies[key]
@@ -139,7 +139,7 @@ class CudaSession:
             with self._in_order():
                 return _new(shape, dtype, majorness)
         except _no_memory() as error:
-            raise self._without("out", error) from None
+            raise without_memory(self.device, "out", error) from None
 
     def _empty_tensor(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
         import torch
@@ -177,12 +177,7 @@ class CudaSession:
             with NOTHING if self._is_current() else self._in_order():
                 return PooledWorkspace((cuda.malloc_async if captured else cuda.alloc)(size))
         except _no_memory() as error:
-            raise self._without(f"workspace of {size} bytes", error) from None
-
-    def _without(self, what: str, error: Exception) -> LaunchError:
-        if isinstance(error, cupy().cuda.memory.OutOfMemoryError):
-            return LaunchError(f"{what}: {self.device.name} has no memory for it: {error}")
-        return explained(f"{what}: it cannot be allocated", error)
+            raise without_memory(self.device, f"workspace of {size} bytes", error) from None
 
     def begin(self) -> None:
         for copy in self._copies.values():
@@ -262,9 +257,27 @@ def _new(shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
     return cp.swapaxes(cp.ndarray((*shape[:-2], shape[-1], shape[-2]), kind), -1, -2)
 
 
-def address(array: Any) -> int:
-    """Of the first element of an array that a session made."""
-    return int(array.data_ptr() if is_tensor(array) else array.data.ptr)
+def maker(
+    device: CudaDevice, tensors: bool, shape: tuple[int, ...], dtype: str, majorness: str
+) -> Callable[[Any], tuple[Any, int]]:
+    """See :class:`tilegen.backend.Glancing`."""
+    cuda, number = cupy().cuda, device.number
+    own, kind = cupy().ndarray, DTYPES[dtype].numpy
+    using, current = cuda.runtime.getDevice, cuda.get_current_stream
+    plain = majorness == "row" and not tensors
+
+    def make(stream: Any) -> tuple[Any, int]:
+        try:
+            # As a session does it, with what does not change looked up before.
+            if plain and using() == number and current(number).ptr == stream.ptr:
+                made = own(shape, kind)
+                return made, made.data.ptr
+        except _no_memory() as error:
+            raise without_memory(device, "out", error) from None
+        made = CudaSession(device, stream, False, tensors).empty(shape, dtype, majorness)
+        return made, int(made.data_ptr() if tensors else made.data.ptr)
+
+    return make
 
 
 class PooledWorkspace:
@@ -282,6 +295,13 @@ class PooledWorkspace:
 def _no_memory() -> tuple[type[Exception], ...]:
     cuda = cupy().cuda
     return cuda.memory.OutOfMemoryError, cuda.runtime.CUDARuntimeError
+
+
+def without_memory(device: CudaDevice, what: str, error: Exception) -> LaunchError:
+    """Why there is none, in words."""
+    if isinstance(error, cupy().cuda.memory.OutOfMemoryError):
+        return LaunchError(f"{what}: {device.name} has no memory for it: {error}")
+    return explained(f"{what}: it cannot be allocated", error)
 
 
 def _is_on_host(array: Any) -> bool:

@@ -13,7 +13,7 @@ from tilegen.errors import LaunchError
 from tilegen.hardware import Arch
 
 from .archs import ARCHS
-from .arrays import CudaSession, address, glancer
+from .arrays import CudaSession, glancer, maker
 from .failures import explained
 from .launching import LoadedModule
 from .runtime import cupy
@@ -58,8 +58,10 @@ class CudaDevice:
     def session_like(self, session: Any, stream: Any) -> CudaSession:
         return CudaSession(self, stream, False, session.tensors)
 
-    def address(self, array: Any) -> int:
-        return address(array)
+    def maker(
+        self, session: Any, shape: tuple[int, ...], dtype: str, majorness: str
+    ) -> Callable[[Any], tuple[Any, int]]:
+        return maker(self, session.tensors, shape, dtype, majorness)
 
     def session(self, arrays: Sequence[Any], stream: Any) -> CudaSession:
         return CudaSession.of(self, arrays, stream)

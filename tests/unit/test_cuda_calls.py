@@ -276,10 +276,11 @@ def test_a_new_output_without_room_is_said(stub: Stub, kernel: tg.Kernel, monkey
         (full, "out: a stub has no memory for it"),
         (broken, "out: it cannot be all"),
     ):
-        monkeypatch.setattr("tilegen_cuda.arrays._new", raised)
         for _ in range(2):
-            with pytest.raises(tg.LaunchError, match=says):
-                kernel(a, b)
+            with monkeypatch.context() as patch:
+                patch.setattr("cuda_stub.np.empty", raised)
+                with pytest.raises(tg.LaunchError, match=says):
+                    kernel(a, b)
 
 
 # Host arrays
