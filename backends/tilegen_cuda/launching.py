@@ -67,7 +67,8 @@ class LoadedModule:
         self._number, self._module = number, module  # a module unloads when CuPy's object goes
         driver = cp.cuda.driver
         self._launch, self._current = driver.launchKernel, driver.ctxGetCurrent
-        self._error, self._context = driver.CUDADriverError, driver.ctxGetCurrent()
+        self._error = driver.CUDADriverError, cp.cuda.runtime.CUDARuntimeError
+        self._context = driver.ctxGetCurrent()
         functions = {e.symbol: module.get_function(e.symbol) for e in source.entries}
         self._functions = functions
         self._launchers = {e.name: Launcher(e, functions[e.symbol].ptr) for e in source.entries}

@@ -204,6 +204,13 @@ def test_from_a_thread_without_a_context(stub: Stub, kernel: tg.Kernel) -> None:
             assert stub.device == device
     assert len(stub.launches) == 4
 
+    def gone(number: int) -> None:
+        raise RuntimeError_(46)
+
+    stub.context, stub.cp.cuda.runtime.setDevice = 0, gone
+    with pytest.raises(tg.LaunchError, match="another process holds the GPU"):
+        prepared()
+
 
 # Workspaces
 
