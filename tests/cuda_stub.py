@@ -46,10 +46,14 @@ class OutOfMemory(Exception):
 class Array:
     """An array of the stub's: NumPy's memory and words."""
 
-    def __init__(self, held: np.ndarray[Any, Any], number: int = 0) -> None:
+    def __init__(self, held: Any, number: Any = 0) -> None:
+        """Of a NumPy array on a GPU or, as CuPy has it, new ones of a shape and a type."""
+        if isinstance(held, tuple):
+            held, number = np.empty(held, number), 0
         self.held, self.device = held, SimpleNamespace(id=number)
         self.shape, self.strides, self.dtype = held.shape, held.strides, held.dtype
         self.size, self.ndim = held.size, held.ndim
+        self._c_contiguous = held.flags.c_contiguous
         self.data = SimpleNamespace(ptr=held.__array_interface__["data"][0], device_id=number)
 
 
@@ -159,7 +163,6 @@ class Stub:
         )  # fmt: skip
         return SimpleNamespace(
             cuda=cuda, ndarray=Array,
-            empty=lambda shape, kind: Array(np.empty(shape, kind)),
             swapaxes=lambda array, i, j: Array(np.swapaxes(array.held, i, j)),
         )  # fmt: skip
 

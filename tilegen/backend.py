@@ -215,9 +215,10 @@ class Session(Protocol):
     def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
         """A new dense array where the inputs live, its last two axes row- or column-major."""
 
-    def workspace(self, size: int) -> Workspace:
+    def workspace(self, size: int, *, kept: bool) -> Workspace:
         """So many bytes (at least 1), of no defined content, that belong to this launch's stream.
 
+        ``kept``: for a launch that is repeated, now or later; otherwise it is dropped after this one.
         What was queued on the stream may still use them when the workspace is dropped. They start at
         a multiple of :data:`WORKSPACE_ALIGNMENT`. Raises ``LaunchError`` where there is no room.
         """
@@ -233,16 +234,39 @@ class Session(Protocol):
 class Glancing(Protocol):
     """A device that tells at a glance whether arrays are like those of an earlier call."""
 
-    def glance(self, arrays: Sequence[Any], stream: Any) -> tuple[Any, list[int], Session] | None:
-        """What of the arrays decides a call, their addresses, and a session that takes them.
+    def glancer(self) -> Callable[[Sequence[Any], Any], tuple[Any, list[int], Any] | None]:
+        """A function of the arrays of a call and its stream, for the whole life of a kernel.
 
-        Two calls with equal keys differ in the addresses of their arrays alone, and a handle is its
-        operand's address. An array that is ``None`` has the address 0. The result is ``None`` where
-        a closer look is needed.
+        It tells what of the arrays decides the call, their addresses, and the stream it runs on. Two
+        calls with equal keys differ in the addresses of their arrays alone, and a handle is its
+        operand's address. An array that is ``None`` has the address 0. The result is ``None`` where a
+        closer look is needed.
         """
 
-    def address(self, array: Any) -> int:
-        """Of the first element of an array that such a session made."""
+    def session_like(self, session: Session, stream: Any) -> Session:
+        """A session as that of an earlier call with the same key, on another stream."""
+
+    def maker(
+        self, session: Session, shape: tuple[int, ...], dtype: str, majorness: str
+    ) -> Callable[[Any], tuple[Any, int]]:
+        """A function of the stream: a new array as sessions like this one make it, and its address."""
+
+
+class Repeating(Loaded, Protocol):
+    """What a :class:`Glancing` device loads."""
+
+    def repeat(
+        self,
+        entry: Entry,
+        grid: int,
+        arguments: Sequence[tuple[Argument, Any]],
+        late: Sequence[int],
+    ) -> Callable[[Sequence[Any], Any], Any]:
+        """A launch of which only some arguments vary, to be called often, from any thread.
+
+        It is called with the values of the arguments at the places ``late``, in that order, and the
+        stream. It raises what :meth:`Loaded.launch` does.
+        """
 
 
 def runs(device: Device, arch: Arch) -> bool:

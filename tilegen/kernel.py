@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tilegen.arguments import Fit, check_overlap, fit, scalar
-from tilegen.backend import Device, Glancing, Loaded, Operand
+from tilegen.backend import Device, Glancing, Loaded, Operand, Repeating
 from tilegen.dtypes import DTYPES
 from tilegen.errors import LaunchError
 from tilegen.launch import Call, Choice, chosen, filled, told
 from tilegen.plan import KernelPlan
-from tilegen.recall import ARRAYS, C, D, Recalled, can_recall, run
+from tilegen.recall import ARRAYS, C, D, Recalled, can_recall, in_workspace
 from tilegen.tiling import compute_type, epilogue_operands
 
 if TYPE_CHECKING:
@@ -48,8 +48,9 @@ class Kernel:
         units = device.arch.multiprocessors or self.plan.arch.multiprocessors
         self._names = {"multiprocessors": units} if units else {}
         self._fits: dict[Any, Fit] = {}
-        self._glancing = device if isinstance(device, Glancing) else None
-        self._recalled: dict[Any, Recalled] = {}
+        self._glance = device.glancer() if isinstance(device, Glancing) else None
+        # Of calls that do not read C, and of those that do.
+        self._recalled: tuple[dict[Any, Recalled], dict[Any, Recalled]] = ({}, {})
 
     @property
     def source(self) -> Any:
@@ -104,24 +105,13 @@ class Kernel:
             For arrays that do not fit; the message names the operand, what it is and what is needed.
         """
         arrays = (a, b, c, bias, scale, residual, out)
-        seen = None
-        if self._glancing is not None:
-            seen = self._glancing.glance(arrays, stream)
-            if seen is not None and type(alpha) in NUMBERS and type(beta) in NUMBERS:
-                kind, addresses, session = seen
-                recalled = self._recalled.get((kind, beta != 0))
-                if recalled is not None:
-                    scalars = self._scalar("alpha", alpha), self._scalar("beta", beta)
-                    if out is None:
-                        spec = self.plan.spec
-                        out = session.empty(recalled.shape, spec.types.d, spec.layout.d)
-                        addresses[D] = self._glancing.address(out)
-                    if c is None:
-                        addresses[C] = addresses[D]
-                    known = recalled.known(addresses)
-                    if known is not None:
-                        run(self._loaded, known, [*addresses, *scalars], session)
-                        return out
+        seen = None if self._glance is None else self._glance(arrays, stream)
+        if seen is not None and type(alpha) in NUMBERS and type(beta) in NUMBERS:
+            recalled = self._recalled[beta != 0].get(seen[0])
+            if recalled is not None:
+                out, done = self._again(recalled, seen, arrays, alpha, beta)
+                if done:
+                    return out
         given = {"a": a, "b": b, "c": c, "bias": bias, "scale": scale, "residual": residual}
         call = self._resolve(given, alpha, beta, out, stream)
         if not call.fit.is_empty:
@@ -129,7 +119,9 @@ class Kernel:
             if seen is not None and can_recall(choice):
                 self._remember(seen[0], call, arrays, choice)
             # Dropped on return: what is queued uses it first, since both belong to one stream.
-            space = call.session.workspace(choice.workspace) if choice.workspace else None
+            space = (
+                call.session.workspace(choice.workspace, kept=False) if choice.workspace else None
+            )
             call.session.begin()
             for step in choice.steps:
                 arguments = filled(step, call, space)
@@ -165,7 +157,7 @@ class Kernel:
         if call.fit.is_empty:
             return Prepared(self, call, "", [], None)
         choice = self._choose(call)
-        space = call.session.workspace(choice.workspace) if choice.workspace else None
+        space = call.session.workspace(choice.workspace, kept=True) if choice.workspace else None
         launches = [
             self._loaded.bind(step.entry, step.grid, filled(step, call, space), call.session.stream)
             for step in choice.steps
@@ -240,15 +232,41 @@ class Kernel:
             self._fits[key] = found
         return found
 
+    def _again(
+        self, recalled: Recalled, seen: Any, arrays: Sequence[Any], alpha: Any, beta: Any
+    ) -> tuple[Any, bool]:
+        """D, and whether the call was one to recall and is launched."""
+        _, addresses, stream = seen
+        glancing = cast("Glancing", self.device)
+        out = arrays[D]
+        if out is None:
+            out, addresses[D] = recalled.make(stream)
+        if arrays[C] is None:
+            addresses[C] = addresses[D]
+        known = recalled.known(addresses)
+        if known is None:
+            return out, False
+        for name, value in (("alpha", alpha), ("beta", beta)):
+            held = self._held.get(value)
+            addresses.append(self._scalar(name, value) if held is None else held)
+        if known.workspace:
+            in_workspace(known, addresses, glancing, recalled.session, stream)
+        else:
+            for launch, pick, _ in known.launches:
+                launch(pick(addresses), stream)
+        return out, True
+
     def _remember(self, kind: Any, call: Call, given: Sequence[Any], choice: Choice) -> None:
-        key = (kind, call.reads_c)
-        recalled = self._recalled.get(key)
+        kinds = self._recalled[call.reads_c]
+        recalled = kinds.get(kind)
         if recalled is None:
-            if len(self._recalled) >= REMEMBERED:
-                self._recalled.clear()
-            recalled = self._recalled[key] = Recalled(call, given, self._boundary)
-        operands = call.operands
-        recalled.add([operands[n].address if n in operands else 0 for n in ARRAYS], choice)
+            if len(kinds) >= REMEMBERED:
+                kinds.clear()
+            spec, glancing = self.plan.spec, cast("Glancing", self.device)
+            make = glancing.maker(call.session, call.fit.shape, spec.types.d, spec.layout.d)
+            recalled = kinds[kind] = Recalled(call, given, self._boundary, make)
+        addresses = [call.operands[n].address if n in call.operands else 0 for n in ARRAYS]
+        recalled.add(addresses, choice, cast("Repeating", self._loaded))
 
     def _scalar(self, name: str, value: Any) -> Any:
         if type(value) not in NUMBERS:
@@ -314,7 +332,8 @@ class Prepared:
         """
         if self._launches:
             self._session.begin()
-            self.queue()
+            for launch in self._launches:
+                launch()
             self._session.finish()
         return self.out
 

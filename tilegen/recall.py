@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from tilegen.backend import Loaded, Session, reach
+from tilegen.backend import Glancing, Repeating, Session, reach
 from tilegen.launch import Call, Choice, Step
-from tilegen.plan import Argument, Entry
 
-# The order of a glance; scalars follow.
+# The order of a glance; scalars follow, then a launch's regions of the workspace.
 ARRAYS = ("a", "b", "c", "bias", "scale", "residual", "d")
 C, D = ARRAYS.index("c"), ARRAYS.index("d")
 SOURCES = {name: place for place, name in enumerate((*ARRAYS, "alpha", "beta"))}
@@ -17,23 +17,17 @@ SOURCES = {name: place for place, name in enumerate((*ARRAYS, "alpha", "beta"))}
 REMEMBERED = 256
 
 
+class Known(NamedTuple):
+    """What is launched: bytes of workspace, and each launch with what picks its values."""
+
+    workspace: int
+    launches: list[_Launch]
+
+
 class _Launch(NamedTuple):
-    """One step: its values, and which of them come from the call's arrays, scalars and workspace."""
-
-    entry: Entry
-    grid: int
-    values: list[Any]
-    sources: list[tuple[int, int]]
-    regions: list[tuple[int, int, int, str]]
-
-
-class _Input(NamedTuple):
-    """An input that D may share memory with: the bytes it reaches from its first element on."""
-
-    place: int
-    low: int
-    high: int
-    may_be_d: bool
+    launch: Callable[[Sequence[Any], Any], Any]
+    pick: Callable[[Sequence[Any]], Sequence[Any]]
+    regions: list[tuple[int, int, str]]
 
 
 class Recalled:
@@ -47,51 +41,89 @@ class Recalled:
         Its arrays in the order of :data:`ARRAYS`, ``None`` where one was not given.
     boundary : int
         The least common multiple of the alignments that entries ask for.
+    make : callable
+        Of the stream: a new D and its address.
     """
 
-    def __init__(self, call: Call, given: Sequence[Any], boundary: int) -> None:
+    __slots__ = (
+        "_aligned", "_boundary", "_choices", "_high", "_inputs", "_latest", "_low", "_makes_d", "_mask",
+        "make", "session",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        call: Call,
+        given: Sequence[Any],
+        boundary: int,
+        make: Callable[[Any], tuple[Any, int]],
+    ) -> None:
+        self.session, self.make = call.session, make
         self._boundary, self._makes_d = boundary, given[D] is None
-        self.shape = call.fit.shape
-        self._choices: dict[tuple[int, ...], tuple[int, list[_Launch]]] = {}
-        spans = {}
-        for name, operand in call.operands.items():
-            spans[name] = reach(0, operand.shape, operand.strides, operand.dtype.itemsize)
-        out = call.operands["d"]
-        self._out = spans["d"]
+        # All aligned shows in one test, where the boundary is a power of two.
+        self._mask = boundary - 1 if boundary & (boundary - 1) == 0 else -1
+        self._aligned: Known | None = None
+        self._choices: dict[tuple[int, ...], Known] = {}
+        self._latest: tuple[list[int], Known | None] = ([], None)
+        spans = {
+            name: reach(0, o.shape, o.strides, o.dtype.itemsize)
+            for name, o in call.operands.items()
+        }
+        out, strides = call.operands["d"], call.fit.strides
+        self._low, self._high = spans["d"]
+        # The bytes that each input reaches from its first element on; some may be D as a whole.
         self._inputs = [
-            _Input(
+            (
                 SOURCES[name],
                 *spans[name],
                 name in ("c", "residual")
-                and call.fit.strides[name] == call.fit.strides["d"]
+                and strides[name] == strides["d"]
                 and (operand.shape, operand.dtype.itemsize) == (out.shape, out.dtype.itemsize),
             )
             for name, operand in call.operands.items()
             if name != "d" and given[SOURCES[name]] is not None
         ]
 
-    def known(self, addresses: list[int]) -> tuple[int, list[_Launch]] | None:
+    def known(self, addresses: list[int]) -> Known | None:
         """What is launched on arrays at these addresses; ``None`` where that is still to be found.
 
         A call whose D may share elements with an input is not known either: its elements are looked at.
         """
+        # Loops come back with the same arrays.
+        before, found = self._latest
+        if addresses == before:
+            return found
+        found = self._looked_up(addresses)
+        if found is not None:
+            self._latest = addresses.copy(), found
+        return found
+
+    def _looked_up(self, addresses: list[int]) -> Known | None:
         if not self._makes_d:
             at = addresses[D]
-            low, high = at + self._out[0], at + self._out[1]
+            low, high = at + self._low, at + self._high
             for place, start, end, may_be_d in self._inputs:
                 address = addresses[place]
                 overlaps = address + start < high and low < address + end
                 if overlaps and not (may_be_d and address == at):
                     return None
-        boundary = self._boundary
-        return self._choices.get(tuple([address % boundary for address in addresses]))
+        a, b, c, bias, scale, residual, d = addresses
+        if not (a | b | c | bias | scale | residual | d) & self._mask:
+            return self._aligned
+        return self._choices.get(self._place(addresses))
 
-    def add(self, addresses: list[int], choice: Choice) -> None:
+    def add(self, addresses: list[int], choice: Choice, loaded: Repeating) -> None:
         """Remember what a call on arrays at these addresses launched."""
+        known = Known(choice.workspace, [_launch(step, loaded) for step in choice.steps])
+        place = self._place(addresses)
+        if not any(place):
+            self._aligned = known
         if len(self._choices) >= REMEMBERED:
             self._choices.clear()
-        key = tuple([address % self._boundary for address in addresses])
-        self._choices[key] = choice.workspace, [_launch(step) for step in choice.steps]
+        self._choices[place] = known
+
+    def _place(self, addresses: list[int]) -> tuple[int, ...]:
+        boundary = self._boundary
+        return tuple([address % boundary for address in addresses])
 
 
 def can_recall(choice: Choice) -> bool:
@@ -100,42 +132,41 @@ def can_recall(choice: Choice) -> bool:
     return kinds <= {"scalar", "input", "output", "workspace"}
 
 
-def run(
-    loaded: Loaded,
-    known: tuple[int, list[_Launch]],
-    sources: list[Any],
-    session: Session,
+def in_workspace(
+    known: Known, sources: list[Any], glancing: Glancing, earlier: Session, stream: Any
 ) -> None:
-    """Launch what is known.
+    """Launch what needs a workspace.
 
     Parameters
     ----------
     sources : list
         Addresses in the order of :data:`ARRAYS`, then alpha and beta as the kernel takes them.
     """
-    size, launches = known
-    space = session.workspace(size) if size else None
-    stream = session.stream
-    for entry, grid, template, late, regions in launches:
-        values = template.copy()
-        for place, source in late:
-            values[place] = sources[source]
-        if space is not None:
-            for place, offset, length, element in regions:
-                values[place] = space.region(offset, length, element)
-        loaded.launch(entry, grid, list(zip(entry.arguments, values, strict=True)), stream)
+    space = glancing.session_like(earlier, stream).workspace(known.workspace, kept=False)
+    for launch, pick, regions in known.launches:
+        launch(pick([*sources, *[space.region(*region) for region in regions]]), stream)
 
 
-def _launch(step: Step) -> _Launch:
-    sources, regions = [], []
+def _launch(step: Step, loaded: Repeating) -> _Launch:
+    places: list[int] = []
+    sources: list[int] = []
+    regions: list[tuple[int, int, str]] = []
     for place, argument in step.late:
+        places.append(place)
         if argument.kind == "workspace":
-            offset, size = step.values[place]
-            regions.append((place, offset, size, argument.type))
+            sources.append(len(SOURCES) + len(regions))
+            regions.append((*step.values[place], argument.type))
         else:
-            sources.append((place, SOURCES[_source(argument)]))
-    return _Launch(step.entry, step.grid, step.values, sources, regions)
+            name = argument.name if argument.kind == "scalar" else argument.operand
+            sources.append(SOURCES[name])
+    values = [0 if place in places else value for place, value in enumerate(step.values)]
+    arguments = list(zip(step.entry.arguments, values, strict=True))
+    return _Launch(
+        loaded.repeat(step.entry, step.grid, arguments, places), _picking(sources), regions
+    )
 
 
-def _source(argument: Argument) -> str:
-    return argument.name if argument.kind == "scalar" else argument.operand
+def _picking(places: list[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda sources: [sources[place] for place in places]

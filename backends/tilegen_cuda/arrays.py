@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -116,8 +116,11 @@ class CudaSession:
         low, high = reach(operand.address, shape, strides, operand.dtype.itemsize)
         key = (operand.address, shape, strides, operand.dtype)
         if key not in self._copies:
-            with cp.cuda.Device(self.device.number):
-                memory = cp.cuda.alloc(max(1, high - low) + ALIGNMENT)
+            try:
+                with cp.cuda.Device(self.device.number):
+                    memory = cp.cuda.alloc(max(1, high - low) + ALIGNMENT)
+            except _no_memory() as error:
+                raise without_memory(self.device, f"{name}, which is copied", error) from None
             start = memory.ptr + (low - memory.ptr) % ALIGNMENT
             self._copies[key] = _Copy(array, memory, start, low, high - low, writes)
         copy = self._copies[key]
@@ -130,12 +133,13 @@ class CudaSession:
             return host_result(shape, dtype, majorness, tensor=self.tensors)
         if self.tensors:
             return self._empty_tensor(shape, dtype, majorness)
-        cp, kind = cupy(), DTYPES[dtype].numpy
-        with self._in_order():
-            if majorness == "row":
-                return cp.empty(shape, kind)
-            turned = cp.empty((*shape[:-2], shape[-1], shape[-2]), kind)
-            return cp.swapaxes(turned, -1, -2)
+        try:
+            if self._is_current():
+                return _new(shape, dtype, majorness)
+            with self._in_order():
+                return _new(shape, dtype, majorness)
+        except _no_memory() as error:
+            raise without_memory(self.device, "out", error) from None
 
     def _empty_tensor(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
         import torch
@@ -146,36 +150,34 @@ class CudaSession:
             made.record_stream(torch.cuda.ExternalStream(self.stream.ptr))
         return made
 
-    def _in_order(self) -> AbstractContextManager[Any]:
-        """CuPy's pool gives and takes back what is allocated within in the order of the stream."""
-        cp, number = cupy(), self.device.number
-        if (
-            cp.cuda.runtime.getDevice() == number
-            and cp.cuda.get_current_stream(number).ptr == self.stream.ptr
-        ):
-            return NOTHING
-        entered = ExitStack()
-        entered.enter_context(cp.cuda.Device(number))
-        entered.enter_context(self.stream)
-        return entered
+    def _is_current(self) -> bool:
+        """Whether what CuPy allocates now is of the stream already."""
+        cuda, number = cupy().cuda, self.device.number
+        return bool(
+            cuda.runtime.getDevice() == number
+            and cuda.get_current_stream(number).ptr == self.stream.ptr
+        )
 
-    def workspace(self, size: int) -> PooledWorkspace:
+    @contextmanager
+    def _in_order(self) -> Iterator[None]:
+        """CuPy's pool gives and takes back what is allocated within in the order of the stream."""
+        with cupy().cuda.Device(self.device.number), self.stream:
+            yield
+
+    def workspace(self, size: int, *, kept: bool) -> PooledWorkspace:
         """From CuPy's pool, whose memory goes back to the stream that it was taken for.
 
-        While a graph is captured the graph itself allocates and frees it at every launch.
+        While a graph is captured the graph itself allocates and frees it at every launch, unless it
+        is kept for launches outside of the graph.
         """
-        cp, stream = cupy(), self.stream
-        # What CuPy calls legacy, 0 or 1, cannot be captured, and asking may be an error.
-        captured = stream.ptr > 1 and stream.is_capturing()
-        with self._in_order():
-            try:
-                return PooledWorkspace((cp.cuda.malloc_async if captured else cp.cuda.alloc)(size))
-            except cp.cuda.memory.OutOfMemoryError as error:
-                raise LaunchError(
-                    f"workspace: {self.device.name} has no memory for its {size} bytes: {error}"
-                ) from None
-            except cp.cuda.runtime.CUDARuntimeError as error:
-                raise explained(f"workspace: its {size} bytes cannot be allocated", error) from None
+        cuda, stream = cupy().cuda, self.stream
+        try:
+            # The legacy default stream, 0 or 1, cannot be captured, and asking may be an error.
+            captured = not kept and stream.ptr > 1 and stream.is_capturing()
+            with NOTHING if self._is_current() else self._in_order():
+                return PooledWorkspace((cuda.malloc_async if captured else cuda.alloc)(size))
+        except _no_memory() as error:
+            raise without_memory(self.device, f"workspace of {size} bytes", error) from None
 
     def begin(self) -> None:
         for copy in self._copies.values():
@@ -211,41 +213,71 @@ class CudaSession:
             runtime.memcpyAsync(to, source, size, kind, self.stream.ptr)
 
 
-def glance(
-    device: CudaDevice, arrays: Sequence[Any], stream: Any
-) -> tuple[Any, list[int], CudaSession] | None:
+def glancer(number: int) -> Callable[[Sequence[Any], Any], tuple[Any, list[int], Any] | None]:
     """See :class:`tilegen.backend.Glancing`: CuPy's own arrays and torch's tensors are told so fast."""
-    number, own = device.number, cupy().ndarray
-    kind: list[Any] = []
-    addresses: list[int] = []
-    tensors = False
-    for array in arrays:
-        if array is None:
-            kind.append(None)
-            addresses.append(0)
-        elif type(array) is own:
-            data = array.data
-            if data.device_id != number:
+    own, current = cupy().ndarray, cupy().cuda.get_current_stream
+
+    def glance(arrays: Sequence[Any], stream: Any) -> tuple[Any, list[int], Any] | None:
+        kind: list[Any] = []
+        addresses: list[int] = []
+        tensors = False
+        for array in arrays:
+            if array is None:
+                kind.append(None)
+                addresses.append(0)
+            elif type(array) is own:
+                data = array.data
+                if data.device_id != number:
+                    return None
+                # Of a dense array, the shape says the strides that count, and CuPy knows it as a flag.
+                kind += (array.shape, array._c_contiguous or array.strides, array.dtype)
+                addresses.append(data.ptr)
+            elif is_tensor(array):
+                # What is on the host, or not to be read as it lies, is told in words elsewhere.
+                if array.get_device() != number or array.requires_grad or array.is_neg():
+                    return None
+                tensors = True
+                kind += (array.shape, array.stride(), array.dtype)
+                addresses.append(array.data_ptr())
+            else:
                 return None
-            kind += (array.shape, array.strides, array.dtype)
-            addresses.append(data.ptr)
-        elif is_tensor(array):
-            # What is on the host, or not to be read as it lies, is told in words elsewhere.
-            if array.get_device() != number or array.requires_grad or array.is_neg():
-                return None
-            tensors = True
-            kind += (array.shape, array.stride(), array.dtype)
-            addresses.append(array.data_ptr())
+        if stream is None:
+            stream = stream_of(number, torch_stream(number)) if tensors else current(number)
         else:
-            return None
-    if tensors and stream is None:
-        stream = torch_stream(number)
-    return tuple(kind), addresses, CudaSession(device, stream_of(number, stream), False, tensors)
+            stream = stream_of(number, stream)
+        return tuple(kind), addresses, stream
+
+    return glance
 
 
-def address(array: Any) -> int:
-    """Of the first element of an array that a session made."""
-    return int(array.data_ptr() if is_tensor(array) else array.data.ptr)
+def _new(shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
+    cp, kind = cupy(), DTYPES[dtype].numpy
+    if majorness == "row":
+        return cp.ndarray(shape, kind)
+    return cp.swapaxes(cp.ndarray((*shape[:-2], shape[-1], shape[-2]), kind), -1, -2)
+
+
+def maker(
+    device: CudaDevice, tensors: bool, shape: tuple[int, ...], dtype: str, majorness: str
+) -> Callable[[Any], tuple[Any, int]]:
+    """See :class:`tilegen.backend.Glancing`."""
+    cuda, number = cupy().cuda, device.number
+    own, kind = cupy().ndarray, DTYPES[dtype].numpy
+    using, current = cuda.runtime.getDevice, cuda.get_current_stream
+    plain = majorness == "row" and not tensors
+
+    def make(stream: Any) -> tuple[Any, int]:
+        try:
+            # As a session does it, with what does not change looked up before.
+            if plain and using() == number and current(number).ptr == stream.ptr:
+                made = own(shape, kind)
+                return made, made.data.ptr
+        except _no_memory() as error:
+            raise without_memory(device, "out", error) from None
+        made = CudaSession(device, stream, False, tensors).empty(shape, dtype, majorness)
+        return made, int(made.data_ptr() if tensors else made.data.ptr)
+
+    return make
 
 
 class PooledWorkspace:
@@ -258,6 +290,18 @@ class PooledWorkspace:
 
     def region(self, offset: int, size: int, element: str) -> int:
         return self._address + offset
+
+
+def _no_memory() -> tuple[type[Exception], ...]:
+    cuda = cupy().cuda
+    return cuda.memory.OutOfMemoryError, cuda.runtime.CUDARuntimeError
+
+
+def without_memory(device: CudaDevice, what: str, error: Exception) -> LaunchError:
+    """Why there is none, in words."""
+    if isinstance(error, cupy().cuda.memory.OutOfMemoryError):
+        return LaunchError(f"{what}: {device.name} has no memory for it: {error}")
+    return explained(f"{what}: it cannot be allocated", error)
 
 
 def _is_on_host(array: Any) -> bool:

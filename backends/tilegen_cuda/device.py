@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -13,7 +13,7 @@ from tilegen.errors import LaunchError
 from tilegen.hardware import Arch
 
 from .archs import ARCHS
-from .arrays import CudaSession, address, glance
+from .arrays import CudaSession, glancer, maker
 from .failures import explained
 from .launching import LoadedModule
 from .runtime import cupy
@@ -52,14 +52,16 @@ class CudaDevice:
         except (cp.cuda.driver.CUDADriverError, cp.cuda.runtime.CUDARuntimeError) as error:
             raise explained(f"{self.name} cannot load {source.name}", error) from None
 
-    def glance(
-        self, arrays: Sequence[Any], stream: Any
-    ) -> tuple[Any, list[int], CudaSession] | None:
-        """Types, shapes and strides of arrays that are all CuPy's or torch's, and on this GPU."""
-        return glance(self, arrays, stream)
+    def glancer(self) -> Callable[[Sequence[Any], Any], tuple[Any, list[int], Any] | None]:
+        return glancer(self.number)
 
-    def address(self, array: Any) -> int:
-        return address(array)
+    def session_like(self, session: Any, stream: Any) -> CudaSession:
+        return CudaSession(self, stream, False, session.tensors)
+
+    def maker(
+        self, session: Any, shape: tuple[int, ...], dtype: str, majorness: str
+    ) -> Callable[[Any], tuple[Any, int]]:
+        return maker(self, session.tensors, shape, dtype, majorness)
 
     def session(self, arrays: Sequence[Any], stream: Any) -> CudaSession:
         return CudaSession.of(self, arrays, stream)

@@ -116,7 +116,7 @@ class EmulatedSession:
     def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
         return host_result(shape, dtype, majorness, tensor=self.tensors)
 
-    def workspace(self, size: int) -> EmulatedWorkspace:
+    def workspace(self, size: int, *, kept: bool) -> EmulatedWorkspace:
         room = np.full(size + BEST_ALIGNMENT, POISON, np.uint8)
         start = -room.__array_interface__["data"][0] % BEST_ALIGNMENT
         return EmulatedWorkspace(room[start : start + size])

@@ -30,11 +30,12 @@ class Frame:
 
     __slots__ = ("_pointers", "address", "memory")
 
-    def __init__(self, count: int) -> None:
-        self.memory = ctypes.create_string_buffer(max(1, count) * SLOT)
+    def __init__(self, slots: Sequence[int]) -> None:
+        """``slots`` tells of each argument in which slot its value is."""
+        count = max(1, len(slots))
+        self.memory = ctypes.create_string_buffer(count * SLOT)
         start = ctypes.addressof(self.memory)
-        places = (start + place * SLOT for place in range(count))
-        self._pointers = (ctypes.c_void_p * max(1, count))(*places)
+        self._pointers = (ctypes.c_void_p * count)(*(start + slot * SLOT for slot in slots))
         self.address = ctypes.addressof(self._pointers)
 
 
@@ -48,14 +49,13 @@ class Launcher:
     def __init__(self, entry: Entry, function: int) -> None:
         self.function, self.block = function, entry.block
         self.dynamic = dynamic_bytes(entry.shared_bytes)
-        formats = ("Q" if a.is_pointer else FORMATS[a.type] for a in entry.arguments)
-        self.pack = struct.Struct("=" + "".join(formats)).pack_into
-        self._count = len(entry.arguments)
+        self.formats = ["Q" if a.is_pointer else FORMATS[a.type] for a in entry.arguments]
+        self.pack = struct.Struct("=" + "".join(self.formats)).pack_into
         # Taking from a list and giving back are atomic: no two launches ever hold one frame.
         self.frames: list[Frame] = []
 
     def frame(self) -> Frame:
-        return Frame(self._count)
+        return Frame(range(len(self.formats)))
 
 
 class LoadedModule:
@@ -67,7 +67,8 @@ class LoadedModule:
         self._number, self._module = number, module  # a module unloads when CuPy's object goes
         driver = cp.cuda.driver
         self._launch, self._current = driver.launchKernel, driver.ctxGetCurrent
-        self._error, self._context = driver.CUDADriverError, driver.ctxGetCurrent()
+        self._error = driver.CUDADriverError, cp.cuda.runtime.CUDARuntimeError
+        self._context = driver.ctxGetCurrent()
         functions = {e.symbol: module.get_function(e.symbol) for e in source.entries}
         self._functions = functions
         self._launchers = {e.name: Launcher(e, functions[e.symbol].ptr) for e in source.entries}
@@ -126,6 +127,45 @@ class LoadedModule:
                     elsewhere(launch)
             except failed as error:
                 raise _refused(entry, error) from None
+
+        return launched
+
+    def repeat(
+        self,
+        entry: Entry,
+        grid: int,
+        arguments: Sequence[tuple[Argument, Any]],
+        late: Sequence[int],
+    ) -> Callable[[Sequence[Any], Any], None]:
+        launcher = self._launchers[entry.name]
+        if grid > MOST_BLOCKS:
+            raise _too_large(entry, grid)
+        # What varies lies in front, where one call packs it, and the rest is there from the start.
+        order = [*late, *(place for place in range(len(arguments)) if place not in late)]
+        slots = [order.index(place) for place in range(len(arguments))]
+        pack_all = struct.Struct("=" + "".join(launcher.formats[place] for place in order)).pack
+        pack = struct.Struct("=" + "".join(launcher.formats[place] for place in late)).pack_into
+        first = pack_all(*(arguments[place][1] for place in order))
+        frames: list[Frame] = []
+        launch, current, context, failed = self._launch, self._current, self._context, self._error
+        function, block, dynamic = launcher.function, launcher.block, launcher.dynamic
+
+        def launched(values: Sequence[Any], stream: Any) -> None:
+            try:
+                frame = frames.pop()
+            except IndexError:
+                frame = Frame(slots)
+                ctypes.memmove(frame.memory, first, len(first))
+            pack(frame.memory, 0, *values)
+            words = function, grid, 1, 1, block, 1, 1, dynamic, stream.ptr, frame.address, 0
+            try:
+                if current() == context:
+                    launch(*words)
+                else:
+                    self._elsewhere(partial(launch, *words))
+            except failed as error:
+                raise _refused(entry, error) from None
+            frames.append(frame)
 
         return launched
 

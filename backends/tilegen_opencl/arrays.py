@@ -77,7 +77,7 @@ class HostSession:
     def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
         return host_result(shape, dtype, majorness, tensor=self._tensors)
 
-    def workspace(self, size: int) -> BufferWorkspace:
+    def workspace(self, size: int, *, kept: bool) -> BufferWorkspace:
         return BufferWorkspace(_buffer(self._device.context, size, "workspace"), size)
 
     def begin(self) -> None:
@@ -179,7 +179,7 @@ class DeviceSession:
         except (cl.Error, OverflowError) as error:
             raise LaunchError(f"out: the device has no memory for it: {error}") from None
 
-    def workspace(self, size: int) -> BufferWorkspace:
+    def workspace(self, size: int, *, kept: bool) -> BufferWorkspace:
         return BufferWorkspace(_buffer(self.stream.context, size, "workspace"), size)
 
     def begin(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulated.split_k import source as split_k_source
 
 import tilegen as tg
 from tilegen import registry
@@ -218,3 +219,152 @@ def test_two_threads_at_once() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(1, 9)))
+
+
+def split_k() -> tg.Kernel:
+    return tg.load(split_k_source(GPUS[0].arch.name), GPUS[0])
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 128, 256), (71, 53, 200), (3, 5, 0), (300, 200, 7)])
+def test_packs_slices_and_their_sum(m: int, n: int, k: int) -> None:
+    cp, kernel = cupy(), split_k()
+    draw = np.random.default_rng(3)
+    a, b, c = (draw.integers(-3, 4, s).astype(np.float32) for s in ((m, k), (k, n), (m, n)))
+    want = 2 * (a @ b) - c
+    on_device = [cp.asarray(x) for x in (a, b, c)]
+    for _ in range(3):
+        assert np.array_equal(kernel(*on_device, alpha=2, beta=-1).get(), want)
+        assert np.array_equal(kernel(a, b, c, alpha=2, beta=-1), want)
+    prepared = kernel.prepare(*on_device, alpha=2, beta=-1)
+    for _ in range(3):
+        assert np.array_equal(prepared().get(), want)
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+def test_a_workspace_in_a_graph(prepare: bool) -> None:
+    cp, kernel = cupy(), split_k()
+    a, b = cp.ones((200, 64), np.float32), cp.ones((64, 96), np.float32)
+    out, stream = cp.zeros((200, 96), np.float32), cp.cuda.Stream(non_blocking=True)
+    cp.cuda.Device().synchronize()
+    call = kernel.prepare(a, b, out=out, stream=stream)
+    if not prepare:
+        call = lambda: kernel(a, b, out=out, stream=stream)  # noqa: E731
+    with stream:
+        stream.begin_capture()
+        call()
+        graph = stream.end_capture()
+    for turn in range(1, 4):
+        # What the pool gives away meanwhile is not the graph's.
+        junk = [cp.full(10**6, np.nan, np.float32) for _ in range(4)]
+        cp.cuda.Device().synchronize()
+        graph.launch(stream)
+        stream.synchronize()
+        assert (out == 64 * turn).all()
+        a += 1
+        del junk
+
+
+def test_workspaces_of_streams_at_once() -> None:
+    cp, kernel = cupy(), split_k()
+    streams = [cp.cuda.Stream(non_blocking=True) for _ in range(4)]
+    arrays = [
+        (cp.full((500, 400), i, np.float32), cp.ones((400, 300), np.float32)) for i in range(1, 5)
+    ]
+    outs = [cp.zeros((500, 300), np.float32) for _ in streams]
+    cp.cuda.Device().synchronize()
+    for _ in range(50):
+        for stream, (a, b), out in zip(streams, arrays, outs, strict=True):
+            kernel(a, b, out=out, stream=stream)
+    for i, (stream, out) in enumerate(zip(streams, outs, strict=True), 1):
+        stream.synchronize()
+        assert (out == 400 * i).all()
+
+
+def test_recalled_calls_see_new_arrays() -> None:
+    cp, kernel = cupy(), build(**TILES[0])
+    for turn in range(1, 20):
+        a = cp.full((130 + turn % 3, 72), turn, np.float32)
+        b = cp.ones((72, 64 + 4 * (turn % 2)), np.float32)
+        assert (kernel(a, b) == 72 * turn).all()
+        assert (kernel(a[:, 1:], b[1:], alpha=turn) == 71 * turn * turn).all()
+
+
+def test_from_a_thread_that_never_used_cuda() -> None:
+    from threading import Thread
+
+    cp, kernel = cupy(), build(**TILES[0])
+    a, b, out = (
+        cp.ones((40, 16), np.float32),
+        cp.ones((16, 24), np.float32),
+        cp.zeros((40, 24), np.float32),
+    )
+    prepared = kernel.prepare(a, b, out=out)
+    cp.cuda.Device().synchronize()
+    thread = Thread(target=prepared)
+    thread.start()
+    thread.join()
+    cp.cuda.Device().synchronize()
+    assert (out == 16).all()
+
+
+@pytest.mark.parametrize("fault", ["illegal", "misaligned"])
+def test_a_fault_of_another_kernel_is_explained(fault: str) -> None:
+    """In a process of its own, which the fault leaves without a context."""
+    import subprocess
+    import sys
+
+    place = {"illegal": "((float *)64)", "misaligned": "((float *)((char *)p + 2))"}[fault]
+    program = f"""
+import cupy as cp, numpy as np, tilegen as tg
+from tilegen import registry
+kernel = tg.build(tg.TileSpec(block=(64, 64, 8), warp=(32, 32)), "cuda", device="gpu:0")
+a = cp.ones((64, 64), np.float32)
+kernel(a, a)
+bad = cp.RawKernel('extern "C" __global__ void bad(float *p) {{ *{place} = 1.0f; }}', "bad")
+bad((1,), (1,), (a,))
+try:
+    cp.cuda.Device().synchronize()
+except Exception:
+    pass
+try:
+    kernel(a, a)
+except tg.LaunchError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    name = {"illegal": "CUDA_ERROR_ILLEGAL_ADDRESS", "misaligned": "CUDA_ERROR_MISALIGNED_ADDRESS"}
+    assert name[fault] in done.stdout, done.stderr
+    assert "start the process anew" in done.stdout
+    assert "compute-sanitizer" in done.stdout
+
+
+def test_bf16_arrays_of_cupy_are_told_apart_from_integers() -> None:
+    import ml_dtypes
+
+    cp = cupy()
+    kernel = build(**TILES[0])
+    bits = cp.zeros((8, 8), np.uint16)
+    with pytest.raises(tg.LaunchError, match="its type is uint16"):
+        kernel(bits, bits)
+    with pytest.raises(tg.LaunchError, match="its type is bfloat16"):
+        kernel(bits.view(ml_dtypes.bfloat16), bits)
+
+
+def test_tensors_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    kernel = build(**TILES[0])
+    a = torch.randint(-3, 4, (130, 72), device="cuda").float()
+    b = torch.randint(-3, 4, (72, 64), device="cuda").float()
+    want = a @ b
+    for _ in range(3):
+        got = kernel(a, b)
+        assert isinstance(got, torch.Tensor)
+        assert torch.equal(got, want)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        d = kernel(a, b)
+        side.synchronize()
+        assert torch.equal(d, want)

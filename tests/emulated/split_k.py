@@ -47,7 +47,7 @@ def pack(operand: str, rows: str, cols: str, offset: str) -> Entry:
     )  # fmt: skip
 
 
-def source() -> KernelSource:
+def source(arch: str = "sm_80") -> KernelSource:
     sizes = (size("M"), size("N"), size("K"), size("split_k"))
     grid = Formula("(M * N + 63) / 64 * split_k")
     both = Formula(f"{PARTIAL} + {PACKED}")
@@ -74,5 +74,5 @@ def source() -> KernelSource:
             (one("c"), one("d")), Formula("(M * N + 63) / 64"), 64, workspace=Formula(PARTIAL),
         ),
     )  # fmt: skip
-    plan = tg.lower(tg.TileSpec(block=(32, 32, 8), warp=(16, 16)), "cuda", "sm_80")
+    plan = tg.lower(tg.TileSpec(block=(32, 32, 8), warp=(16, 16)), "cuda", arch)
     return KernelSource(replace(plan, split_k=SPLITS, entries=entries), TEXT, ".cu", "0" * 64)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_stub import Array, RuntimeError_, Stub, array, loaded, stubbed
+from cuda_stub import Array, OutOfMemory, RuntimeError_, Stub, array, loaded, stubbed
 from emulated.split_k import SPLITS
 from emulated.split_k import source as split_k_source
 
@@ -107,7 +107,7 @@ def do(kernel: tg.Kernel, stub: Stub, how: dict[str, Any]) -> list[dict[str, Any
 def test_a_recalled_call_is_the_call(stub: Stub, kernel: tg.Kernel) -> None:
     for how in [*CALLS, *CALLS, *reversed(CALLS)]:
         assert do(kernel, stub, how) == do(loaded(stub, source()), stub, how), how
-    assert kernel._recalled
+    assert all(kernel._recalled)
     assert {one["symbol"] for one in do(kernel, stub, {"a_offset": 4})} == {"gemm_narrow"}
 
 
@@ -163,7 +163,7 @@ def test_more_kinds_of_calls_than_are_remembered(stub: Stub, kernel: tg.Kernel) 
     for m in [*range(1, 300), 1]:
         kernel(array((m, 8)), array((8, 4)))
         assert stub.launches[-1]["values"]["M"] == m
-    assert len(kernel._recalled) <= 256
+    assert len(kernel._recalled[0]) <= 256
 
 
 def test_prepared_calls_keep_their_own_arguments(stub: Stub, kernel: tg.Kernel) -> None:
@@ -204,6 +204,13 @@ def test_from_a_thread_without_a_context(stub: Stub, kernel: tg.Kernel) -> None:
             assert stub.device == device
     assert len(stub.launches) == 4
 
+    def gone(number: int) -> None:
+        raise RuntimeError_(46)
+
+    stub.context, stub.cp.cuda.runtime.setDevice = 0, gone
+    with pytest.raises(tg.LaunchError, match="another process holds the GPU"):
+        prepared()
+
 
 # Workspaces
 
@@ -234,8 +241,10 @@ def test_a_graph_allocates_its_own_workspace(stub: Stub) -> None:
 
 
 def test_a_prepared_call_keeps_its_workspace(stub: Stub) -> None:
-    kernel = loaded(stub, split_k_source())
-    prepared = kernel.prepare(array((7, 6)), array((6, 5)), stream=stub.stream(5))
+    kernel, mine = loaded(stub, split_k_source()), stub.stream(5)
+    # Prepared within a capture it is launched outside of it too.
+    mine.capturing = True
+    prepared = kernel.prepare(array((7, 6)), array((6, 5)), stream=mine)
     (how, size, stream) = stub.allocated[-1]
     assert (how, size, stream) == ("pool", SPLITS * 7 * 5 * 4 + (7 + 5) * 6 * 4, 5)
     for _ in range(3):
@@ -256,9 +265,29 @@ def test_a_workspace_without_room_is_said(stub: Stub) -> None:
     stub.room = 100
     for _ in range(2):
         with pytest.raises(
-            tg.LaunchError, match=r"workspace: a stub has no memory for its 1152 bytes"
+            tg.LaunchError, match=r"workspace of 1152 bytes: a stub has no memory for it"
         ):
             kernel(array((8, 4)), array((4, 12)))
+
+
+def test_a_new_output_without_room_is_said(stub: Stub, kernel: tg.Kernel, monkeypatch: Any) -> None:
+    def full(*_: object) -> None:
+        raise OutOfMemory("9 bytes")
+
+    def broken(*_: object) -> None:
+        raise RuntimeError_(700)
+
+    a, b = array((8, 8)), array((8, 8))
+    kernel(a, b)
+    for raised, says in (
+        (full, "out: a stub has no memory for it"),
+        (broken, "out: it cannot be all"),
+    ):
+        for _ in range(2):
+            with monkeypatch.context() as patch:
+                patch.setattr("cuda_stub.np.empty", raised)
+                with pytest.raises(tg.LaunchError, match=says):
+                    kernel(a, b)
 
 
 # Host arrays

@@ -46,7 +46,7 @@ class Session:
     def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
         return host_empty(shape, dtype, majorness)
 
-    def workspace(self, size: int) -> Space:
+    def workspace(self, size: int, *, kept: bool) -> Space:
         space = Space(next(self.device.numbers), size)
         self.device.spaces.append(weakref.ref(space))
         self.device.sizes.append(size)

@@ -232,7 +232,7 @@ def test_tensors_run_on_torchs_stream_and_give_tensors(torch_on_gpu: tuple[Stub,
     # With an array of CuPy's, torch's stream is taken and the result is torch's.
     assert isinstance(made(a, array((4, 8))), FakeTensor)
     assert stub.launches[-1]["stream"] == 92
-    assert made._recalled
+    assert made._recalled[0]
     b.requires_grad = True
     with pytest.raises(tg.LaunchError, match="b: the tensor requires a gradient"):
         made(a, b)

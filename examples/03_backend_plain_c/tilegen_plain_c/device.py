@@ -144,7 +144,7 @@ class HostSession:
     def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
         return host_empty(shape, dtype, majorness)
 
-    def workspace(self, size: int) -> HostWorkspace:
+    def workspace(self, size: int, *, kept: bool) -> HostWorkspace:
         return HostWorkspace(host_empty((1, size), "u8", "row"))
 
     def begin(self) -> None:
