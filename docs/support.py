@@ -20,12 +20,16 @@ from typing import Any
 
 import tilegen as tg
 from tilegen import registry
+from tilegen.backend import TypeCombination
 from tilegen.render import template_digest
 
 HERE = Path(__file__).parent
 RECORDS, README = HERE / "support.json", HERE.parent / "README.md"
 BEGIN, END = "<!-- support table: python docs/support.py table -->", "<!-- end of table -->"
-ALL_TYPES = ("f64", "f32", "f16", "bf16", "s8", "u8", "s8 u8", "u8 s8")
+ALL_TYPES = (
+    "f64", "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "e4m3 e5m2", "e5m2 e4m3",
+    "s8", "u8", "s8 u8", "u8 s8",
+)  # fmt: skip
 COMPILER = "compiler"
 # Each column of the table, and the rungs that fill it.
 COLUMNS = {
@@ -55,9 +59,19 @@ def plans(backend: str, arch: str) -> list[tg.KernelPlan]:
     target = replace(static, features=static.features | {"sub_groups"}, warp_sizes=(16,))
     out = []
     for form in plugin.forms(target):
-        spec = tg.TileSpec(**TILES[0], pins={backend: {"form": form.name}})
+        data = of_types(TILES[0], form.types(target)[0])
+        spec = tg.TileSpec(**data, pins={backend: {"form": form.name}})
         out.append(tg.lower(spec, backend, target))
     return out
+
+
+def of_types(tile: dict[str, Any], offered: TypeCombination) -> dict[str, Any]:
+    """The tile in these types, the last of C and D, and as deep as instructions of narrow types ask."""
+    c, d = offered.outputs[-1]
+    kinds = {"a": offered.a, "b": offered.b, "acc": offered.acc, "c": c, "d": d}
+    m, n, k = tile["block"]
+    deep = k if offered.a in ("f32", "f64") else 32 * -(-k // 32)
+    return {**tile, "block": (m, n, deep), "types": kinds}
 
 
 def cases(first: bool) -> list[tuple[dict[str, Any], tuple[str, str, str]]]:
@@ -76,10 +90,8 @@ def compile_all(backend: str) -> None:
         for form in registry.get(backend).forms(arch):
             texts, types, spilled = 0, [], 0
             for offered in form.types(arch):
-                c, d = offered.outputs[-1]
-                kinds = {"a": offered.a, "b": offered.b, "acc": offered.acc, "c": c, "d": d}
                 for tile, (x, y, z) in cases(first=not types):
-                    data = {**tile, "layout": {"a": x, "b": y, "c": z}, "types": kinds}
+                    data = {**of_types(tile, offered), "layout": {"a": x, "b": y, "c": z}}
                     spec = tg.TileSpec(**data, pins={backend: {"form": form.name}})
                     plan = tg.lower(spec, backend, name)
                     binary = tg.compile(tg.emit(plan), cache=False)
@@ -123,10 +135,8 @@ def record(backend: str, selector: str, examples: int, arch: str | None = None) 
     for plan in plans(backend, device.arch.name):
         problems, entries, types = 0, set(), []
         for offered in forms[plan.form].types(device.arch):
-            c, d = offered.outputs[-1]
-            kinds = {"a": offered.a, "b": offered.b, "acc": offered.acc, "c": c, "d": d}
             for tile, (x, y, z) in cases(first=not types):
-                data = {**tile, "layout": {"a": x, "b": y, "c": z}, "types": kinds}
+                data = {**of_types(tile, offered), "layout": {"a": x, "b": y, "c": z}}
                 spec = tg.TileSpec(**data, pins={backend: {"form": plan.form}})
                 try:
                     kernel = tg.build(spec, backend, device=device)

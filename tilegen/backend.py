@@ -58,12 +58,16 @@ class Form(Protocol):
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A compiler that was found, or the sentence that says how to get it."""
+    """A compiler that was found, or the sentence that says how to get it.
+
+    ``lineinfo`` is the flag by which it keeps line numbers for profilers, empty where it has none.
+    """
 
     name: str
     version: str = ""
     flags: str = ""
     missing: str = ""
+    lineinfo: str = ""
     device: Any = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -225,6 +229,22 @@ class Session(Protocol):
         """Bring results back where they are wanted on the host; waits only if it must."""
 
 
+@runtime_checkable
+class Glancing(Protocol):
+    """A device that tells at a glance whether arrays are like those of an earlier call."""
+
+    def glance(self, arrays: Sequence[Any], stream: Any) -> tuple[Any, list[int], Session] | None:
+        """What of the arrays decides a call, their addresses, and a session that takes them.
+
+        Two calls with equal keys differ in the addresses of their arrays alone, and a handle is its
+        operand's address. An array that is ``None`` has the address 0. The result is ``None`` where
+        a closer look is needed.
+        """
+
+    def address(self, array: Any) -> int:
+        """Of the first element of an array that such a session made."""
+
+
 def runs(device: Device, arch: Arch) -> bool:
     """Whether the device runs what is compiled for the arch: its own, or one in ``also_runs``."""
     return arch.name == device.arch.name or arch.name in getattr(device, "also_runs", ())
@@ -291,13 +311,16 @@ class Backend(Protocol):
         """C text of the launch header that ``tilegen build -o`` writes."""
 
 
-# What Resources.extra calls the shared memory that a launch asks for.
+# In ``Resources.extra``: what the launch asks for beyond the compiler's shared bytes.
 DYNAMIC_SHARED = "bytes of dynamic shared memory"
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What the compiler said of one entry; ``None`` where it says nothing."""
+    """What the compiler said of one entry; ``None`` where it says nothing.
+
+    Spills are what is stored (``spill_bytes``) and what is loaded back.
+    """
 
     registers: int | None = None
     spill_bytes: int | None = None
@@ -306,13 +329,19 @@ class Resources:
     private_bytes: int | None = None
     max_threads: int | None = None
     extra: Mapping[str, int] = field(default_factory=dict)
+    spill_load_bytes: int | None = None
+
+    @property
+    def dynamic_shared_bytes(self) -> int:
+        """What the launch asks for besides, of which the compiler knows nothing."""
+        return self.extra.get(DYNAMIC_SHARED, 0)
 
     @property
     def all_shared_bytes(self) -> int | None:
         """Shared memory with what the launch asks for."""
         if self.shared_bytes is None:
             return None
-        return self.shared_bytes + self.extra.get(DYNAMIC_SHARED, 0)
+        return self.shared_bytes + self.dynamic_shared_bytes
 
 
 @dataclass(frozen=True)

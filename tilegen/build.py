@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ class KernelBinary:
     flags : str
     cached : bool
         Whether it came from the disk cache.
+    lineinfo : bool
+        Whether it keeps the lines of the text, for profilers and checkers.
     """
 
     source: KernelSource
@@ -54,6 +56,7 @@ class KernelBinary:
     toolchain: Toolchain
     flags: str = ""
     cached: bool = field(default=False, compare=False)
+    lineinfo: bool = False
 
 
 def cache_path() -> Path:
@@ -140,7 +143,11 @@ def find_compiled(source: KernelSource, device: Device | None = None) -> KernelB
 
 
 def compile(
-    source: KernelSource, *, device: Device | None = None, cache: bool = True
+    source: KernelSource,
+    *,
+    device: Device | None = None,
+    cache: bool = True,
+    lineinfo: bool = False,
 ) -> KernelBinary:
     """Compile a source, or take the binary from the disk cache.
 
@@ -151,27 +158,36 @@ def compile(
         Where compilers belong to devices (OpenCL): compile for this one.
     cache : bool
         Whether the disk cache may be read and written.
+    lineinfo : bool
+        Keep the lines of the text in the binary, for profilers and compute-sanitizer.
 
     Raises
     ------
     CompileError
-        If no compiler is there (the message says what brings one), or it refuses the text.
+        If no compiler is there (the message says what brings one), it refuses the text, or it keeps
+        no lines and is asked to.
     """
     require("compile", source, KernelSource)
-    return _compile(source, device, read=cache, write=cache)
+    return _compile(source, device, read=cache, write=cache, lineinfo=lineinfo)
 
 
 def _compile(
-    source: KernelSource, device: Device | None, *, read: bool, write: bool
+    source: KernelSource, device: Device | None, *, read: bool, write: bool, lineinfo: bool
 ) -> KernelBinary:
     backend = registry.get(source.plan.backend)
     toolchain = backend.toolchain(source.plan.arch, device)
     if toolchain.missing:
         raise CompileError(toolchain.missing)
-    key = _cache_key(source, toolchain, toolchain.flags)
+    asked = toolchain
+    if lineinfo:
+        if not toolchain.lineinfo:
+            raise CompileError(f"lineinfo: {toolchain} keeps no line numbers")
+        asked = replace(toolchain, flags=f"{toolchain.flags} {toolchain.lineinfo}")
+    key = _cache_key(source, toolchain, asked.flags)
     if read and (found := _read_cache(key, source, toolchain)):
-        return found
-    binary = backend.compile(source, toolchain)
+        return replace(found, lineinfo=lineinfo)
+    # Whether a binary is of the compiler that is here does not depend on what it was asked for.
+    binary = replace(backend.compile(source, asked), toolchain=toolchain, lineinfo=lineinfo)
     if write:
         _write_cache(key, binary)
     return binary
@@ -251,7 +267,7 @@ def load(
     Parameters
     ----------
     what : KernelSource, KernelBinary or path
-        A path is a folder that ``tilegen build -o`` wrote.
+        A path is a folder that ``tilegen build -o`` wrote, or the manifest in it.
     device : str or Device, optional
         Left out: the first device that runs the arch.
 
@@ -277,14 +293,18 @@ def load(
         )
     binary = what if isinstance(what, KernelBinary) else compile(source, device=where)
     if binary.toolchain != backend.toolchain(source.plan.arch, where):
-        binary = compile(source, device=where)
+        # A device's own compiler may keep no lines, and the emulator tells them without.
+        keeps = bool(backend.toolchain(source.plan.arch, where).lineinfo)
+        asked = isinstance(what, KernelBinary) and what.lineinfo
+        binary = compile(source, device=where, lineinfo=asked and keeps)
     try:
         loaded = where.load(binary)
     except LaunchError:
         if not binary.cached:
             raise
         # What is in the cache may be as damaged as it looks whole.
-        binary = _compile(source, where, read=False, write=True)
+        again = binary.lineinfo
+        binary = _compile(source, where, read=False, write=True, lineinfo=again)
         loaded = where.load(binary)
     return Kernel(binary, where, loaded)
 
@@ -365,6 +385,12 @@ def save(
 
 
 def _load_folder(folder: Path, device: str | Device | None) -> Kernel:
+    if folder.is_file():
+        if folder.name != MANIFEST:
+            raise SpecError(
+                f"{folder}: it is a file; name the folder that a build wrote, or its {MANIFEST}"
+            )
+        folder = folder.parent
     path = folder / MANIFEST
     try:
         data = read_json(path.read_text(encoding="utf-8"))

@@ -11,6 +11,7 @@ import numpy as np
 from tilegen.backend import Operand
 from tilegen.dtypes import DTYPES
 from tilegen.errors import LaunchError
+from tilegen.tensors import as_tensor
 
 # Of arrays made here, in bytes: the widest access of any form.
 ALIGNMENT = 64
@@ -71,6 +72,12 @@ def three_axes(
     if len(shape) == 3:
         return (shape[0], shape[1], shape[2]), (strides[0], strides[1], strides[2])
     return (1, 1, 1), (0, 0, 0)
+
+
+def host_result(shape: tuple[int, ...], dtype: str, majorness: str, *, tensor: bool) -> Any:
+    """A new array or, of the same memory, a new tensor of torch's."""
+    made = host_empty(shape, dtype, majorness)
+    return as_tensor(made, dtype) if tensor else made
 
 
 def host_empty(shape: tuple[int, ...], dtype: str, majorness: str) -> np.ndarray[Any, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -91,7 +91,8 @@ def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> Kerne
     BackendError
         For an unknown backend or arch.
     PlanError
-        If every form breaks a rule; it states those of the form that breaks the fewest.
+        If every form breaks a rule; it states those of the form that breaks the fewest among the
+        forms for these types.
     """
     require("lower", spec, TileSpec)
     plugin = registry.get(backend)
@@ -100,10 +101,15 @@ def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> Kerne
     if plan is None:
         candidate, broken = closest(refused)
         worded = [replace(v, nearest=nearest_legal(candidate, v)) for v in broken]
-        raise PlanError("; ".join(map(str, worded)), worded)
+        told = "; ".join(map(str, worded))
+        if _for_others(broken):
+            # No form multiplies these types, so each says what it does.
+            told = "; or ".join([told, *(str(v) for _, b in refused for v in b if b is not broken)])
+        raise PlanError(told, worded)
     passed = [
         f"form {c.form.name} was passed over: {replace(b[0], nearest=nearest_legal(c, b[0]))}"
         for c, b in refused
+        if not _for_others(b)
     ]
     notes = [*([note] if note else []), *unknown_pins(spec), *passed, *plan.notes]
     return replace(plan, notes=tuple(notes))
@@ -143,7 +149,11 @@ def closest(refused: Refused) -> tuple[Candidate, list[Violation]]:
     """The one to speak of: of those that multiply the types, the one that breaks the fewest rules."""
 
     def distance(pair: tuple[Candidate, list[Violation]]) -> tuple[bool, int]:
-        _, broken = pair
-        return any(v.rule in ("types", "features") for v in broken), len(broken)
+        return _for_others(pair[1]), len(pair[1])
 
     return min(refused, key=distance)
+
+
+def _for_others(broken: Sequence[Violation]) -> bool:
+    """Whether the form multiplies other types, so that it has nothing to say of the tiles."""
+    return any(v.rule in ("types", "features") for v in broken)

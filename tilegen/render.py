@@ -74,13 +74,25 @@ def _environment(package: str, folder: str) -> jinja2.Environment:
     )
 
 
+def first_word(template: str) -> str:
+    """``"mma"`` of ``"mma_sync.cu.j2"``."""
+    return template.partition(".")[0].partition("_")[0]
+
+
 @cache
 def template_digest(package: str, folder: str, template: str) -> str:
-    """SHA-256 over a template and, in order of their names, all templates beside it."""
+    """SHA-256 over a template and, in order of their names, the parts beside it.
+
+    A part whose name begins as another template does (``_mma_`` of ``mma_sync``) is that one's own.
+    """
     environment = _environment(package, folder)
     digest = hashlib.sha256(template.encode())
-    for name in sorted(environment.list_templates(extensions=["j2"])):
-        if name == template or "/" in name or name.startswith(("_", "header")):
+    names = sorted(environment.list_templates(extensions=["j2"]))
+    wholes = [n for n in names if not n.startswith(("_", "header")) and "/" not in n]
+    others = {f"_{first_word(n)}_" for n in wholes} - {f"_{first_word(template)}_"}
+    for name in names:
+        part = name.startswith(("_", "header")) and not name.startswith(tuple(others))
+        if name == template or "/" in name or part:
             assert environment.loader is not None
             digest.update(name.encode())
             digest.update(environment.loader.get_source(environment, name)[0].encode())

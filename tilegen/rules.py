@@ -184,10 +184,11 @@ def pins_known(c: Candidate) -> Iterator[Violation]:
                 f"form {c.form.name} knows the pins {', '.join(known) or 'none'}",
                 near[0] if near else "",
             )
-        elif known[key] and value not in known[key]:
+        # A truth value is no number, although Python finds True == 1.
+        elif known[key] and (type(value), value) not in [(type(v), v) for v in known[key]]:
             choices = ", ".join(map(_show, known[key]))
             near = get_close_matches(str(value), map(str, known[key]), n=1)
-            if isinstance(value, int) and not isinstance(value, bool):
+            if isinstance(value, int):
                 whole = [v for v in known[key] if isinstance(v, int)]
                 near = [str(v) for v in sorted(whole, key=lambda v: abs(v - value))[:1]]
             yield Violation(

@@ -167,11 +167,12 @@ def specs(backend: str, arch: str | Arch | None = None) -> st.SearchStrategy[Til
         if lanes > 1 and warp[0] * warp[1] < lanes:
             warp = (max(warp[0], 8), max(warp[1], 8))
         counts = draw(st.sampled_from([(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1)]))
-        block = (
-            warp[0] * counts[0],
-            warp[1] * counts[1],
-            draw(st.sampled_from([1, 2, 3, 4, 7, 8, 16, 20, 32, 64])),
-        )
+        depth = draw(st.sampled_from([1, 2, 3, 4, 7, 8, 16, 20, 32, 64]))
+        if draw(st.booleans()):
+            # What matrix instructions ask for; the other half is refused by most of them.
+            warp = -(-warp[0] // 16) * 16, -(-warp[1] // 16) * 16
+            depth = -(-depth // 32) * 32
+        block = (warp[0] * counts[0], warp[1] * counts[1], depth)
         if draw(st.integers(0, 15)) == 0:
             block = (block[0] + 1, block[1], block[2])
         majorness = st.sampled_from(["row", "col"])
@@ -402,11 +403,13 @@ def _place(
         store, start = room.view(dtype.numpy), first // dtype.bytes
     store[...] = fill
     stride = store.itemsize
-    inner = np.lib.stride_tricks.as_strided(
-        store[start:],
+    inner = np.ndarray(
         turned.shape,
+        store.dtype,
+        # As bytes: not every type of ml_dtypes can be described to NumPy's as_strided.
+        store.view(np.uint8),
+        start * stride,
         (turned.shape[1] * ld * stride, ld * stride, stride),
-        writeable=True,
     )
     inner[...] = turned.astype(dtype.numpy)
     if memory is not None:
@@ -657,15 +660,20 @@ def _first_wrong(
     where = tuple(int(i) for i in np.argwhere(wrong)[0])
     batch, row, col = (0, *where) if len(where) == 2 else where
     bm, bn, _ = plan.block
-    owner = plan.ownership["c"].owners(row % bm, col % bn)[0]
     tiles_n = -(-problem.n // bn)
     block = (row // bm) * tiles_n + col // bn
+    owner, owned = (0, 0, 0), ""
+    # Of a kernel that tilegen has not planned nobody knows who owns what.
+    if "c" in plan.ownership:
+        owner = plan.ownership["c"].owners(row % bm, col % bn)[0]
+        owned = (
+            f"it belongs to block tile ({row // bm}, {col // bn}), warp {owner[0]}, "
+            f"lane {owner[1]}, register {owner[2]}; "
+        )
     share = f"{int(wrong.sum())} of {wrong.size} elements are wrong"
     return VerifyError(
         f"D[{row}, {col}]{f' of batch {batch}' if len(where) == 3 else ''} is {got[where]!r} and "
-        f"should be {want[where]!r} (bound {bound[where]:.3g}); it belongs to block tile "
-        f"({row // bm}, {col // bn}), warp {owner[0]}, lane {owner[1]}, register {owner[2]}; "
-        f"{share}; {problem}",
+        f"should be {want[where]!r} (bound {bound[where]:.3g}); {owned}{share}; {problem}",
         batch=batch,
         row=row,
         col=col,

@@ -12,6 +12,7 @@ from tilegen.plan import KernelPlan
 
 if TYPE_CHECKING:
     from tilegen.build import KernelBinary
+    from tilegen.check.support import Support as CheckSupport
     from tilegen.mutation.language import Support
     from tilegen.render import KernelSource
 
@@ -60,11 +61,11 @@ class CudaBackend:
 
     def toolchain(self, arch: Arch, device: Device | None = None) -> Toolchain:
         from .emulated import EmulatedDevice
-        from .toolchain import nvrtc_toolchain
+        from .toolchain import toolchain
 
         if isinstance(device, EmulatedDevice):
             return device.toolchain()
-        return nvrtc_toolchain(arch)
+        return toolchain(arch)
 
     def compile(self, source: KernelSource, toolchain: Toolchain) -> KernelBinary:
         from .emulated import EmulatedDevice
@@ -96,5 +97,11 @@ class CudaBackend:
     def mutation(self) -> Support:
         """What ``tilegen mutate`` needs of CUDA C++."""
         from .mutation import support
+
+        return support()
+
+    def checks(self) -> CheckSupport:
+        """What ``tilegen check`` needs of CUDA C++."""
+        from .checks import support
 
         return support()

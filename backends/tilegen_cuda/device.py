@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilegen.backend import Toolchain
 from tilegen.build import KernelBinary
@@ -13,13 +13,11 @@ from tilegen.errors import LaunchError
 from tilegen.hardware import Arch
 
 from .archs import ARCHS
+from .arrays import CudaSession, address, glance
 from .failures import explained
 from .launching import LoadedModule
 from .runtime import cupy
-from .toolchain import nvrtc_toolchain
-
-if TYPE_CHECKING:
-    from .arrays import CudaSession
+from .toolchain import toolchain
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class CudaDevice:
         return "device"
 
     def toolchain(self) -> Toolchain:
-        return nvrtc_toolchain(self.arch)
+        return toolchain(self.arch)
 
     def load(self, binary: KernelBinary) -> LoadedModule:
         cp, source = cupy(), binary.source
@@ -54,9 +52,16 @@ class CudaDevice:
         except (cp.cuda.driver.CUDADriverError, cp.cuda.runtime.CUDARuntimeError) as error:
             raise explained(f"{self.name} cannot load {source.name}", error) from None
 
-    def session(self, arrays: Sequence[Any], stream: Any) -> CudaSession:
-        from .arrays import CudaSession
+    def glance(
+        self, arrays: Sequence[Any], stream: Any
+    ) -> tuple[Any, list[int], CudaSession] | None:
+        """Types, shapes and strides of arrays that are all CuPy's or torch's, and on this GPU."""
+        return glance(self, arrays, stream)
 
+    def address(self, array: Any) -> int:
+        return address(array)
+
+    def session(self, arrays: Sequence[Any], stream: Any) -> CudaSession:
         return CudaSession.of(self, arrays, stream)
 
 

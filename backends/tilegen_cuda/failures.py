@@ -10,7 +10,7 @@ from tilegen.errors import LaunchError
 DOCUMENT = "CUDA Driver API, Data types used by CUDA driver, enum CUresult"
 # What they are called where a driver error has no name of its own to ask for.
 SANITIZER = "compute-sanitizer python YOUR_PROGRAM.py"
-EMULATOR = "tilegen verify SPEC --backend cuda --device emulator"
+EMULATOR = "tilegen verify SPEC --backend cuda --device emulator (any other kernel: tilegen emulate FILE.cu)"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tilegen.tiling import CONTIGUOUS, kernel_name, occupancy, planned_steps, po
 from .archs import dynamic_bytes
 from .mma_entries import entries, sum_bytes
 from .mma_fragments import fragments, ownership
-from .mma_instructions import combinations, turned
+from .mma_instructions import FP8, combinations, turned
 from .mma_tiles import CHUNK_BYTES, OperandTile, shared_tiles
 
 SWIZZLES = ("none", "pad", "xor")
@@ -66,14 +66,14 @@ class MmaSync:
         pins = spec.pins.get("cuda", {})
         instruction = _instruction(spec, arch)
         threads = max(1, spec.warps[0]) * max(1, spec.warps[1]) * arch.lanes
-        base = Candidate(
-            spec, "cuda", arch, self, instruction, threads, arch.lanes, lanes=(8, 4)
-        )
+        base = Candidate(spec, "cuda", arch, self, instruction, threads, arch.lanes, lanes=(8, 4))
         if instruction is None or any(b % w for b, w in zip(spec.block, spec.warp, strict=False)):
             return base
         notes = []
         if spec.thread is not None:
-            notes.append(f"thread {list(spec.thread)}: fragments have no micro-tiles, so it is unused")
+            notes.append(
+                f"thread {list(spec.thread)}: fragments have no micro-tiles, so it is unused"
+            )
         tiles = {o: OperandTile.of(o, spec, instruction) for o in ("a", "b")}
         epilogue = _epilogue(spec, instruction)
         staged = _epilogue_bytes(spec) if epilogue == "shared" else 0
@@ -94,6 +94,11 @@ class MmaSync:
                     f"{t.operand}'s shared tile: {t.store_conflicts} extra cycles a warp store, "
                     f"{t.load_conflicts} a warp load ({t.swizzle})"
                 )
+        if "fp8" in arch.features and not arch.name.startswith("sm_90") and spec.types.a in FP8:
+            notes.append(
+                "what an fp8 instruction keeps of its sums was measured on sm_90 alone "
+                f"(docs/matrix-arithmetic.md): on {arch.name} results may leave the error bound"
+            )
         asynchronous = "cp_async" in arch.features and pins.get("copy") != "registers"
         pinned = pins.get("min_blocks", 1)
         min_blocks = max(1, pinned) if isinstance(pinned, int) else 1
@@ -188,8 +193,7 @@ def instruction_serves(c: Candidate) -> Iterator[Violation]:
             "pins",
             "pins.cuda.instruction",
             pinned,
-            f"must multiply {t.a} x {t.b} -> {t.acc}, as "
-            f"{', '.join(i.name for i in serving)} does",
+            f"must multiply {t.a} x {t.b} -> {t.acc}, as {', '.join(i.name for i in serving)} does",
             serving[0].name,
         )
 

@@ -130,9 +130,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
             for n in ((4, 8, 16) if size < 8 else (8, 16))
             if asynchronous
         ],
-        "fetch_chunk_include": NOTHING
-        if asynchronous and size >= 4
-        else "_mma_fetch_chunk.cu.j2",
+        "fetch_chunk_include": NOTHING if asynchronous and size >= 4 else "_mma_fetch_chunk.cu.j2",
         "copy_by_8_include": "_mma_copy_by_8.cu.j2" if size < 8 else NOTHING,
         "copy_by_4_include": "_mma_copy_by_4.cu.j2" if size < 4 else NOTHING,
         "copy_elements_include": f"_mma_copy_elements_{'gathered' if size < 4 else 'async'}.cu.j2",
@@ -240,7 +238,7 @@ def _staged(plan: KernelPlan, roles: Roles, tile: OperandTile, asynchronous: boo
     shared = next(t for t in plan.shared if t.operand == tile.operand)
     x, axis = tile.operand, "M" if tile.operand == "a" else "N"
     block = "block_row" if tile.is_row else "block_col"
-    slow_threads, fast_threads = tile.threads(plan.threads)
+    _, fast_threads = tile.threads(plan.threads)
     extent, k_left = f"{x}_left", "k_left"
     lefts = (extent, k_left) if tile.along_k else (k_left, extent)
 

@@ -36,7 +36,9 @@ def _operands(
 
     def held(extent: int, tiles: int) -> FragmentLayout:
         value = [(packed, extent), (tiles, 8), (ks, half * extent)]
-        return _fragment(extent, k, (packed * extent, 1), [v for v in value if v[0] > 1] or [(1, 0)])
+        return _fragment(
+            extent, k, (packed * extent, 1), [v for v in value if v[0] > 1] or [(1, 0)]
+        )
 
     c = [(2, m), (rows, 8)]
     return held(m, rows), held(n, 1), _fragment(m, n, (2 * m, 1), [v for v in c if v[0] > 1])
@@ -122,11 +124,8 @@ def combinations(instructions: Sequence[Instruction]) -> tuple[TypeCombination, 
     out: dict[tuple[str, str, str], TypeCombination] = {}
     for i in instructions:
         key = i.type_a, i.type_b, i.type_acc
-        if i.type_acc == "s32":
-            outputs = _WHOLE_OUTPUTS
-        else:
-            kinds = _FLOAT_OUTPUTS[i.type_a]
-            outputs = tuple((c, d) for c in kinds for d in kinds)
+        kinds = _FLOAT_OUTPUTS.get(i.type_a, ())
+        outputs = tuple((c, d) for c in kinds for d in kinds) or _WHOLE_OUTPUTS
         out.setdefault(key, TypeCombination(*key, outputs))
     return tuple(out.values())
 

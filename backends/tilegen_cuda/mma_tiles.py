@@ -98,7 +98,7 @@ class OperandTile:
 
     @property
     def interleaved(self) -> bool:
-        """Whether fragments hold every other row: those of a pair lie in fragments, or halves, side by side."""
+        """Whether neighbours lie in two fragments, or in the two halves of one."""
         return self.way == "ldmatrix_pairs"
 
     @property
@@ -191,7 +191,9 @@ def _best(
     judged = [_judged(o, operand, threads, arch) for o in allowed]
     steps = max(1, operand.depth // operand.mma_depth)
     loads, stores = operand.accesses() * steps, sum(operand.fetches(threads))
-    return min(judged, key=lambda t: (t.load_conflicts * loads + t.store_conflicts * stores, t.bytes))
+    return min(
+        judged, key=lambda t: (t.load_conflicts * loads + t.store_conflicts * stores, t.bytes)
+    )
 
 
 def _options(operand: OperandTile, stages: int) -> Iterator[SharedTile]:

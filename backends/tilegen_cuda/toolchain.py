@@ -1,4 +1,4 @@
-"""NVRTC: CUDA C++ to a cubin without a driver, and what ptxas says of each kernel."""
+"""NVRTC, else nvcc: CUDA C++ to a cubin without a driver, and what ptxas says of each kernel."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from tilegen.hardware import Arch
 from tilegen.plan import Entry
 from tilegen.render import KernelSource
 
+from . import nvcc
 from .archs import dynamic_bytes
 
 INSTALL = "python -m pip install 'tilegen[cuda]'"
 # ptxas tells registers, spills and shared memory of each kernel.
 FLAGS = ("-std=c++17", "--ptxas-options=-v")
+# Both compilers spell it alike; code and registers stay as they are.
+LINEINFO = "-lineinfo"
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
@@ -58,18 +61,28 @@ def _archs() -> frozenset[int]:
     return frozenset(int(n) for n in numbers)
 
 
+def toolchain(arch: Arch) -> Toolchain:
+    """The nvcc that the user chose, else NVRTC, else an nvcc on ``PATH``, else what is missing."""
+    if nvcc.chosen() or nvrtc() is None:
+        instead = nvcc.nvcc_toolchain(arch, FLAGS, LINEINFO)
+        if instead is not None:
+            return instead
+    return nvrtc_toolchain(arch)
+
+
 def nvrtc_toolchain(arch: Arch) -> Toolchain:
     """NVRTC for this arch, or the sentence that says what is missing."""
     flags = " ".join((f"--gpu-architecture={arch.name}", *FLAGS))
     if nvrtc() is None:
-        return Toolchain("NVRTC", missing=f"NVRTC is not installed: {INSTALL}", flags=flags)
+        missing = f"neither NVRTC nor nvcc is installed: {INSTALL}"
+        return Toolchain("NVRTC", missing=missing, flags=flags)
     number = int(re.sub(r"\D", "", arch.name))
     if number not in _archs():
         known = ", ".join(f"sm_{n}" for n in sorted(_archs()))
         return Toolchain(
             "NVRTC", missing=f"NVRTC {version()} compiles for {known}, not for {arch.name}"
         )
-    return Toolchain("NVRTC", version(), flags)
+    return Toolchain("NVRTC", version(), flags, lineinfo=LINEINFO)
 
 
 def compile_cubin(source: KernelSource, toolchain: Toolchain) -> KernelBinary:
@@ -78,8 +91,15 @@ def compile_cubin(source: KernelSource, toolchain: Toolchain) -> KernelBinary:
     Raises
     ------
     CompileError
-        With NVRTC's log.
+        With the compiler's log.
     """
+    data, log = (nvcc.cubin if toolchain.name == nvcc.NAME else _by_nvrtc)(source, toolchain)
+    said = resources(log)
+    told = {e.name: _with_dynamic(said.get(e.symbol, Resources()), e) for e in source.entries}
+    return KernelBinary(source, data, log, told, toolchain, toolchain.flags)
+
+
+def _by_nvrtc(source: KernelSource, toolchain: Toolchain) -> tuple[bytes, str]:
     api = nvrtc()
     options = toolchain.flags.split()
     _, program = api.nvrtcCreateProgram(
@@ -87,7 +107,7 @@ def compile_cubin(source: KernelSource, toolchain: Toolchain) -> KernelBinary:
     )
     try:
         (status,) = api.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
-        log = _text(api.nvrtcGetProgramLogSize, api.nvrtcGetProgramLog, program)
+        log = program_log(program)
         if status != api.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError(
                 f"NVRTC refuses the text of {source.name}",
@@ -100,9 +120,12 @@ def compile_cubin(source: KernelSource, toolchain: Toolchain) -> KernelBinary:
         api.nvrtcGetCUBIN(program, data)
     finally:
         api.nvrtcDestroyProgram(program)
-    said = resources(log)
-    told = {e.name: _with_dynamic(said.get(e.symbol, Resources()), e) for e in source.entries}
-    return KernelBinary(source, data, log, told, toolchain, toolchain.flags)
+    return data, log
+
+
+def program_log(program: Any) -> str:
+    """What NVRTC and ptxas have said of a program."""
+    return _text(nvrtc().nvrtcGetProgramLogSize, nvrtc().nvrtcGetProgramLog, program)
 
 
 def _text(size_of: Any, text_of: Any, program: Any) -> str:
@@ -127,6 +150,7 @@ def resources(log: str) -> dict[str, Resources]:
             registers=int(used[1]) if used else known.registers,
             stack_bytes=int(stack[1]) if stack else known.stack_bytes,
             spill_bytes=int(stack[2]) if stack else known.spill_bytes,
+            spill_load_bytes=int(stack[3]) if stack else known.spill_load_bytes,
             # ptxas names what a kernel takes, and leaves out what it does not.
             shared_bytes=int(shared[1]) if shared else (0 if used else known.shared_bytes),
         )
@@ -144,6 +168,6 @@ def _with_dynamic(said: Resources, entry: Entry) -> Resources:
 def missing() -> list[Missing]:
     """What would compile or run CUDA here and is not there."""
     out = []
-    if nvrtc() is None:
+    if nvrtc() is None and nvcc.found() is None:
         out.append(Missing("NVRTC, which compiles CUDA C++ without a GPU", INSTALL))
     return out

@@ -11,7 +11,8 @@ import numpy as np
 from tilegen.backend import Operand, reach
 from tilegen.dtypes import DTYPES
 from tilegen.errors import LaunchError
-from tilegen.host_arrays import ALIGNMENT, host_empty, host_operand, three_axes
+from tilegen.host_arrays import ALIGNMENT, host_operand, host_result, three_axes
+from tilegen.tensors import host_view
 
 from .runtime import binding
 
@@ -23,18 +24,19 @@ BOUNDARY = 128
 
 
 class HostSession:
-    """NumPy arrays: used in place where the device may read host memory, copied where it may not."""
+    """Host arrays: used in place where the device may read host memory, copied where it may not."""
 
     alignment = ALIGNMENT
 
-    def __init__(self, device: OpenCLDevice, queue: Any) -> None:
-        self._device, self.stream = device, queue
+    def __init__(self, device: OpenCLDevice, queue: Any, tensors: bool) -> None:
+        self._device, self.stream, self._tensors = device, queue, tensors
         self._in_place = device.shares_host_memory
         self._there: list[tuple[Any, np.ndarray, int]] = []
         self._back: list[tuple[np.ndarray, Any, int, int, int]] = []
         self._buffers: dict[tuple[int, int], Any] = {}
 
     def operand(self, name: str, array: Any, *, writes: bool) -> Operand:
+        array = host_view(name, array)
         operand = host_operand(
             name, array, writes=writes, takes="numpy.ndarray or pyopencl.array.Array"
         )
@@ -72,8 +74,8 @@ class HostSession:
                 self._there.append((self._buffers[low, high], _bytes_at(low, size), lead))
         return self._buffers[low, high], lead
 
-    def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> np.ndarray:
-        return host_empty(shape, dtype, majorness)
+    def empty(self, shape: tuple[int, ...], dtype: str, majorness: str) -> Any:
+        return host_result(shape, dtype, majorness, tensor=self._tensors)
 
     def workspace(self, size: int) -> BufferWorkspace:
         return BufferWorkspace(_buffer(self._device.context, size, "workspace"), size)

@@ -18,6 +18,7 @@ from tilegen.errors import CompileError, LaunchError
 from tilegen.hardware import Arch
 from tilegen.plan import Argument, Entry
 from tilegen.render import KernelSource
+from tilegen.tensors import any_tensor
 
 from .archs import CPU, GPU, refined
 from .arrays import DeviceSession, HostSession
@@ -190,7 +191,7 @@ class OpenCLDevice:
                 raise LaunchError("stream: it belongs to another OpenCL context than the kernel")
         on_device = [array for array in arrays if isinstance(array, cl.array.Array)]
         if not on_device:
-            return HostSession(self, stream or self.queue)
+            return HostSession(self, stream or self.queue, any_tensor(arrays))
         queue = stream or next((array.queue for array in on_device if array.queue), None)
         if queue is None:
             raise LaunchError("no array has a queue: pass stream= or use array.with_queue()")

@@ -14,7 +14,7 @@ import pytest
 import tilegen as tg
 import tilegen.cli as cli
 from tilegen import registry
-from tilegen.errors import CompileError
+from tilegen.errors import CompileError, SpecError
 from tilegen_cuda.archs import ARCHS
 from tilegen_cuda.toolchain import nvrtc
 
@@ -98,6 +98,7 @@ def test_without_nvrtc_the_sentence_says_what_brings_it(monkeypatch: pytest.Monk
     import tilegen_cuda.toolchain as toolchain
 
     monkeypatch.setattr(toolchain, "nvrtc", lambda: None)
+    monkeypatch.setattr(toolchain.nvcc, "found", lambda: None)
     source = tg.emit(tg.lower(tg.TileSpec(block=(32, 32, 8), warp=(16, 16)), "cuda", "sm_80"))
     with pytest.raises(CompileError, match=r"pip install 'tilegen\[cuda\]'"):
         tg.compile(source)
@@ -118,6 +119,7 @@ def test_build_and_verify_without_a_gpu(
 
     if not there:
         monkeypatch.setattr(toolchain, "nvrtc", lambda: None)
+        monkeypatch.setattr(toolchain.nvcc, "found", lambda: None)
     words = ["build", str(EXAMPLES / "gemm_f32.toml"), "--backend", "cuda", "--arch", "sm_80",
              "--verify", "--examples", "6", "-d", "emulator", "-o", str(tmp_path)]  # fmt: skip
     assert cli.run(words) == 0
@@ -131,6 +133,25 @@ def test_build_and_verify_without_a_gpu(
     again = tg.load(tmp_path, "emulator")
     a, b = np.ones((20, 30), np.float32), np.ones((30, 10), np.float32)
     assert (again(a, b) == 30).all()
+    assert (tg.load(tmp_path / "manifest.json", "emulator")(a, b) == 30).all()
+    with pytest.raises(SpecError, match=r"it is a file; name the folder.*manifest\.json"):
+        tg.load(next(tmp_path.glob("*.cu")), "emulator")
+
+
+def test_what_was_built_is_written_where_nothing_can_run_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TILEGEN_CXX", "/bin/false")
+    words = ["build", str(EXAMPLES / "gemm_f32.toml"), "--backend", "cuda", "--arch", "sm_80",
+             "--verify", "-d", "emulator", "-o", str(tmp_path)]  # fmt: skip
+    assert cli.run(words) == 2
+    why = "TILEGEN_CXX='/bin/false' does not run as a C++ compiler"
+    assert capsys.readouterr().err == f"tilegen: the verification could not run: {why}\n"
+    assert list(tmp_path.glob("*.cu"))
+    assert json.loads((tmp_path / "manifest.json").read_text())["arch"] == "sm_80"
+    assert cli.run([*words, "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert (told["unverified"], told["reports"]) == (why, [])
 
 
 def test_a_fault_in_the_text_is_named_by_line() -> None:

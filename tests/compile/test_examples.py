@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,32 @@ def test_property_test() -> None:
     )
     assert run.returncode == 0, run.stdout
     assert "1 passed" in run.stdout
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="no torch: pip install torch")
+@pytest.mark.parametrize("opencl", [pytest.param(True, marks=needs_cpu), False])
+def test_torch_op(opencl: bool) -> None:
+    without = (
+        "from tilegen import registry; registry.get('opencl').__class__.devices = lambda s: []; "
+    )
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            ("" if opencl else without)
+            + f"import runpy; runpy.run_path({str(EXAMPLES / '06_torch_op.py')!r}, run_name='__main__')",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    said = run.stdout.splitlines()
+    assert said[0].endswith("equal to torch's product")
+    assert said[1:] == [
+        "torch.compile, one graph: the gradient is torch's",
+        "gradcheck in f64: passed",
+    ]
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda p: p.name)

@@ -73,23 +73,32 @@ def test_a_drawn_spec_gives_the_same_numbers_or_is_refused(data: st.DataObject) 
 
 
 @pytest.mark.skipif(len(RUNNERS) < 2, reason="needs an OpenCL device and a C++ compiler")
-@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize(
+    ("kind", "acc", "block", "warp"),
+    [
+        ("f32", "f32", (32, 48, 12), (16, 24)),
+        ("f64", "f64", (32, 48, 12), (16, 24)),
+        ("f16", "f32", (32, 48, 16), (16, 48)),
+        ("bf16", "f32", (32, 48, 16), (16, 48)),
+        ("s8", "s32", (32, 96, 32), (16, 48)),
+        ("u8", "s32", (32, 96, 32), (32, 48)),
+    ],
+)
 @pytest.mark.parametrize("major", ["rrrr", "rccr", "crrc", "cccc"])
-def test_every_backend_runs_these(kind: str, major: str) -> None:
-    names = {"r": "row", "c": "col"}
+def test_every_backend_runs_these(
+    kind: str, acc: str, block: tuple[int, int, int], warp: tuple[int, int], major: str
+) -> None:
+    names, out = {"r": "row", "c": "col"}, acc if acc == "s32" else kind
+    steps = [{"op": "bias"}, {"op": "scale", "along": "m"}, {"op": "residual"}, {"op": "relu"}]
     spec = tg.TileSpec(
-        block=(32, 48, 12),
-        warp=(16, 24),
+        block=block,
+        warp=warp,
         stages=3,
-        types=dict.fromkeys(("a", "b", "acc", "c", "d"), kind),
+        types={"a": kind, "b": kind, "acc": acc, "c": out, "d": out},
         layout={x: names[m] for x, m in zip("abcd", major, strict=True)},
         batch="strided",
-        epilogue=[
-            {"op": "bias"},
-            {"op": "scale", "along": "m"},
-            {"op": "residual"},
-            {"op": "relu"},
-        ],
+        # An epilogue of whole numbers scales nothing.
+        epilogue=[s for s in steps if s["op"] != "scale" or acc != "s32"],
     )
     problem = Problem(65, 50, 31, batch=2, alpha=2, beta=-1)
     results = [solve(spec, name, device, problem) for name, device in RUNNERS.items()]

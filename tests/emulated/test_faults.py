@@ -175,7 +175,7 @@ __global__ void k(const float* a, float* out) {
   out[threadIdx.x] = v.x + v.w;
 }""",
         "misaligned",
-        ["races"],
+        ["forward", "reverse", "seed 2"],
         block=1,
     ),
     Fault(
@@ -188,7 +188,7 @@ __global__ void k(const float* a, float* out) {
   out[threadIdx.x] = s[2 * threadIdx.x + 1];
 }""",
         "misaligned",
-        ["races"],
+        ["forward", "reverse", "seed 2"],
     ),
     Fault(
         "an output that is never written",

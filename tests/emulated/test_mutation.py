@@ -298,6 +298,15 @@ def test_wrong_requests_are_one_sentence_and_status_2(arguments: list[str], caps
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+def test_a_dash_sends_the_json_to_standard_output(device, monkeypatch, tmp_path, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("spec.toml").write_text(SPEC.to_toml(), encoding="utf-8")
+    words = ["mutate", "spec.toml", "--backend", "opencl", "--sample", "1", "--jobs", "1"]
+    assert tilegen([*words, "--json", "-"]) in (0, 1)
+    assert json.loads(capsys.readouterr().out)
+    assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
+
+
 def test_a_race_checker_that_faults_the_unchanged_text_kills_nothing(source, device) -> None:
     mutant = mutants(source.text, support_of("opencl").language)[0]
     for faults_all, kind in ((True, SURVIVED), (False, RACES)):

@@ -15,7 +15,9 @@ from tilegen_cuda.device import runnable
 from tilegen_cuda.toolchain import resources
 
 BASE = {"block": (128, 128, 16), "warp": (64, 32)}
-F64 = {"types": dict.fromkeys(("a", "b", "acc", "c", "d"), "f64")}
+FMA = {"pins": {"cuda": {"form": "fma"}}}
+F64 = {"types": dict.fromkeys(("a", "b", "acc", "c", "d"), "f64"), **FMA}
+HALVES = {"types": {"a": "f16", "b": "f16", "acc": "f32", "c": "f16"}}
 
 
 def plan(arch: str = "sm_80", **changes: Any) -> tg.KernelPlan:
@@ -96,11 +98,13 @@ def test_a_block_takes_one_kibibyte_more_than_it_asks_for() -> None:
 @pytest.mark.parametrize(
     ("arch", "changes", "words"),
     [
-        ("sm_80", {"types": {"a": "f16", "b": "f16", "acc": "f32", "c": "f16"}}, "offers f32, f64"),
+        ("sm_80", {**HALVES, **FMA}, "offers f32, f64"),
+        ("sm_80", {"types": {"a": "f32", "b": "f16", "acc": "f32", "c": "f16"}}, "form fma offers"),
         ("sm_75", {"pins": {"cuda": {"copy": "cp_async"}}}, "must be one of registers"),
         ("sm_80", {"pins": {"cuda": {"copy": "dma"}}}, "must be one of cp_async, registers"),
         ("sm_80", {"pins": {"cuda": {"min_blocks": 9}}}, "nearest legal value: 8"),
         ("sm_80", {"pins": {"cuda": {"min_blocks": "two"}}}, "must be one of 1, 2"),
+        ("sm_80", {"pins": {"cuda": {"min_blocks": True}}}, "must be one of 1, 2.*value: 1"),
         ("sm_80", {"warp": (8, 8)}, "allows 1024"),
         ("sm_80", {"warp": (128, 128), "block": (128, 128, 16)}, "the kernel would spill"),
         ("sm_75", {"block": (128, 128, 128)}, "allows 65536"),
@@ -193,7 +197,8 @@ def test_a_device_that_is_none_is_told_what_checks_without_one() -> None:
 
     backend = registry.get("cuda")
     with pytest.raises(
-        tg.errors.BackendError, match="check without one: emulator and emulator:quick"
+        tg.errors.BackendError,
+        match="check without one: emulator, emulator:full and emulator:quick",
     ):
         find_device(backend, None, "cpu")
     assert find_device(backend, None, "EMULATOR").selector == "emulator"

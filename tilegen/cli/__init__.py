@@ -17,6 +17,7 @@ from tilegen import interrupt
 from tilegen.cli.benching import bench
 from tilegen.cli.building import build, verify
 from tilegen.cli.cache import cache_clear, cache_size, cache_where
+from tilegen.cli.checking import check
 from tilegen.cli.choosing import choose
 from tilegen.cli.emulating import emulate
 from tilegen.cli.explaining import diff, plan, schema, targets
@@ -46,7 +47,7 @@ cache_app = typer.Typer(rich_markup_mode=None, help="The disk cache of compiled 
 app.add_typer(cache_app, name="cache")
 
 COMMANDS = (
-    init, choose, build, plan, diff, sweep, verify, bench, mutate, emulate, targets, schema,
+    init, choose, build, plan, diff, sweep, verify, check, bench, mutate, emulate, targets, schema,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

@@ -41,6 +41,9 @@ def build(
     examples: Examples = 50,
     seed: Seed = 0,
     device: DeviceName = None,
+    lineinfo: Annotated[
+        bool, typer.Option("--lineinfo", help="Keep the lines of the text in the binary.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Emit the source, compile it where a compiler is found, and write both with a manifest."""
@@ -52,11 +55,13 @@ def build(
     for name in archs:
         target, found = resolve(plugin, name, device)
         with progress(f"building for {target or 'the device found'}", as_json):
-            built.append(Built.of(tile, plugin, target, found))
+            built.append(Built.of(tile, plugin, target, found, lineinfo))
         if verify:
             built[-1].check_runs()
     reports = []
-    if verify:
+    # What was built is written all the same, if only the emulator's compiler is not there.
+    unverified = next(filter(None, (one.cannot_run(device) for one in built if verify)), "")
+    if verify and not unverified:
         for one in built:
             with progress(f"verifying {one.source.name}", as_json):
                 reports.append(one.verify(examples, seed, device))
@@ -70,14 +75,18 @@ def build(
                 for one, written in zip(built, files, strict=True)
             ],
             "reports": [r.to_dict() for r in reports],
+            **({"unverified": unverified} if unverified else {}),
         })  # fmt: skip
-        return FINE
+        return WRONG if unverified else FINE
     for one, written in zip(built, files, strict=True):
         say(one.text())
         if written:
             say(f"  wrote      {', '.join(str(path) for path in written.values())}")
     for r in reports:
         say(str(r))
+    if unverified:
+        print(f"tilegen: the verification could not run: {unverified}", file=sys.stderr)
+        return WRONG
     return FINE
 
 

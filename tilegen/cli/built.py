@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilegen import registry
 from tilegen.backend import Backend, Device, Toolchain
-from tilegen.build import KernelBinary, cache_path, emulator, load, manifest, save
+from tilegen.build import KernelBinary, cache_path, emulator, find_device, load, manifest, save
 from tilegen.build import compile as compile_source
 from tilegen.cli.shared import named
 from tilegen.errors import BackendError, CompileError
@@ -37,7 +37,12 @@ class Built:
 
     @classmethod
     def of(
-        cls, spec: TileSpec, backend: Backend, arch: str | Arch | None, device: Device | None
+        cls,
+        spec: TileSpec,
+        backend: Backend,
+        arch: str | Arch | None,
+        device: Device | None,
+        lineinfo: bool = False,
     ) -> Built:
         """Lower, emit, and compile where a compiler is found.
 
@@ -49,7 +54,7 @@ class Built:
         if toolchain.missing:
             return cls(source, None, device, toolchain.missing)
         try:
-            binary = compile_source(source, device=compiler)
+            binary = compile_source(source, device=compiler, lineinfo=lineinfo)
         except CompileError as error:
             if error.source_path is None:
                 error.source_path = save_refused(source)
@@ -72,12 +77,16 @@ class Built:
         VerifyError
             If a result is wrong.
         """
-        # Hypothesis keeps notes in a folder of its own, and would make it where the user stands.
-        os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache_path() / "hypothesis"))
         from tilegen.verify import verify as check
 
         kernel = load(self.binary or self.source, self.device or device)
         return check(kernel, examples=examples, seed=seed)
+
+    def cannot_run(self, device: str | None) -> str:
+        """What the device lacks to run the kernel, and what would bring it; empty if nothing."""
+        backend, arch = registry.get(self.plan.backend), self.plan.arch
+        where = self.device or find_device(backend, arch, device)
+        return backend.toolchain(arch, where).missing
 
     def check_runs(self) -> None:
         """Raise ``BackendError`` where nothing here can run the kernel, with what would."""

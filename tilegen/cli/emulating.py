@@ -84,17 +84,17 @@ def emulate(
             f"{file}: it is not UTF-8 text ({error.reason} at byte {error.start})"
         ) from None
     random = np.random.default_rng(seed)
-    read = [_argument(word, random) for word in arg or []]
+    read = [argument_of(word, random) for word in arg or []]
     run = emulator.run(
         text,
         LANGUAGES[file.suffix],
         entry=entry,
-        grid=_sizes(grid, "--grid"),
-        block=_sizes(block, "--block"),
+        grid=sizes_of(grid, "--grid"),
+        block=sizes_of(block, "--block"),
         args=[value for value, _ in read],
         outputs=[i for i, (_, output) in enumerate(read) if output],
         shared_bytes=shared,
-        orders=_sizes(orders, "--orders"),
+        orders=sizes_of(orders, "--orders"),
         races=races,
         timeout=timeout,
         defines=define or (),
@@ -109,14 +109,15 @@ def emulate(
     return 0 if run.clean else 1
 
 
-def _sizes(text: str, option: str) -> list[int]:
+def sizes_of(text: str, option: str) -> list[int]:
+    """``"8,4"`` as two sizes; raises ``LaunchError`` for what is none."""
     try:
         return [int(word) for word in text.split(",")]
     except ValueError:
         raise LaunchError(f"{option} {text!r}: integers with commas between them") from None
 
 
-def _argument(word: str, random: np.random.Generator) -> tuple[Argument, bool]:
+def argument_of(word: str, random: np.random.Generator) -> tuple[Argument, bool]:
     """The value of one ``--arg``, and whether it is an output."""
     import numpy as np
 

@@ -47,7 +47,9 @@ def mutate(
     kept: Annotated[
         Path | None, typer.Option("--resume", help="Verdicts: taken from here, added here.")
     ] = None,
-    report: Annotated[Path | None, typer.Option("--json", help="Write everything here.")] = None,
+    report: Annotated[
+        str | None, typer.Option("--json", metavar="FILE|-", help="Write everything as JSON.")
+    ] = None,
     markdown: Annotated[Path | None, typer.Option("--table", help="Write Markdown here.")] = None,
 ) -> int:
     """Put small faults into emitted kernels and count which the checks do not see."""
@@ -78,11 +80,12 @@ def mutate(
         kept=kept,
         told=_progress,
     )
-    if report is not None:
-        write_atomically(report, (json.dumps(reports.to_dict(result), indent=1) + "\n").encode())
+    document = json.dumps(reports.to_dict(result), indent=1)
+    if report not in (None, "-"):
+        write_atomically(Path(report), (document + "\n").encode())
     if markdown is not None:
         write_atomically(markdown, (reports.table(result) + "\n").encode())
-    print(reports.text(result))
+    print(document if report == "-" else reports.text(result))
     return FAILED if result.unexplained else FINE
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -40,20 +40,20 @@ DeviceName = Annotated[
     typer.Option("--device", "-d", help="cpu, gpu:1, part of a device's name, or emulator."),
 ]
 Examples = Annotated[int, typer.Option("--examples", min=1, help="How many problems to solve.")]
-Seed = Annotated[int, typer.Option("--seed", help="The same seed draws the same problems.")]
+Seed = Annotated[int, typer.Option("--seed", help="The same seed and version draw the same.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @contextmanager
-def progress(doing: str, as_json: bool = False) -> Iterator[None]:
-    """Show on a terminal what takes long; elsewhere stay silent."""
+def progress(doing: str, as_json: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what takes long; elsewhere stay silent. What it gives takes a new text."""
     if as_json or not sys.stderr.isatty():
-        yield
+        yield lambda _: None
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(doing):
-        yield
+    with Console(stderr=True).status(doing) as status:
+        yield lambda text: status.update(text)
 
 
 def read_spec(path: Path) -> TileSpec:

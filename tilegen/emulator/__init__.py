@@ -6,14 +6,16 @@ a time limit, so that no text can harm or hang the caller.
 
 from __future__ import annotations
 
+from tilegen.emulator.accesses import AccessUse, BankUse
 from tilegen.emulator.findings import KINDS, Finding
 from tilegen.emulator.job import Buffer, TensorMap
 from tilegen.emulator.program import Program, compile
-from tilegen.emulator.runs import BankUse, EmulatorRun, run
+from tilegen.emulator.runs import EmulatorRun, run
 from tilegen.emulator.vocabulary import Vocabulary
 
 __all__ = [
     "KINDS",
+    "AccessUse",
     "BankUse",
     "Buffer",
     "EmulatorRun",

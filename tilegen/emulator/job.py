@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
+from tilegen.emulator.accesses import RawAccess, raw_access
 from tilegen.errors import LaunchError
 
 MAGIC = 0x74676A31
@@ -32,9 +33,8 @@ SPARSE_BYTES = 64 << 20
 
 _JOB = struct.Struct("<2I 3I 3I 3I I 2I 2I Q")
 _ARGUMENT = struct.Struct("<2I q d 2Q Q 2I 2I 8q 8q")
-_RESULT = struct.Struct("<4I 5Q d")
-_SITE = struct.Struct("<2I 2Q")
-_SITE_IS_LINE = 1 << 31
+_RESULT = struct.Struct("<4I 7Q d")
+_SITE = struct.Struct("<4I 6Q")
 _FINDING = struct.Struct("<32s 2i I 3I 4I 2Q 512s")
 
 
@@ -150,16 +150,6 @@ class RawFinding:
 
 
 @dataclass(frozen=True)
-class RawBanks:
-    """Accesses to shared memory from one place of the text: phases, and cycles beyond one each."""
-
-    line: int
-    address: int
-    phases: int
-    conflicts: int
-
-
-@dataclass(frozen=True)
 class Outcome:
     """What a child leaves behind."""
 
@@ -167,7 +157,7 @@ class Outcome:
     arrays: dict[int, npt.NDArray[Any]]
     counts: dict[str, int]
     seconds: float
-    banks: list[RawBanks]
+    accesses: list[RawAccess]
 
 
 class JobFile:
@@ -242,11 +232,13 @@ class JobFile:
         magic, count, sites, _, *counted, seconds = _RESULT.unpack(head)
         if magic != MAGIC:
             return None
-        names = ("switches", "barriers", "collectives", "shared_bytes", "races")
+        names = (
+            "switches", "barriers", "collectives", "shared_bytes", "races", "stretches", "parted",
+        )  # fmt: skip
         findings = [_finding(self.file.read(_FINDING.size)) for _ in range(count)]
         counts = dict(zip(names, counted, strict=True))
-        banks = [_SITE.unpack(self.file.read(_SITE.size)) for _ in range(sites)]
-        return Outcome(findings, self._arrays(), counts, seconds, [_bank_site(*b) for b in banks])
+        records = [_SITE.unpack(self.file.read(_SITE.size)) for _ in range(sites)]
+        return Outcome(findings, self._arrays(), counts, seconds, [raw_access(*r) for r in records])
 
     def _arrays(self) -> dict[int, npt.NDArray[Any]]:
         out: dict[int, npt.NDArray[Any]] = {}
@@ -365,12 +357,6 @@ def _finding(record: bytes) -> RawFinding:
         other_line=other_line, other_address=other_address,
         block=(x, y, z) if known else None, thread=thread, warp=warp, lane=lane, count=count,
     )  # fmt: skip
-
-
-def _bank_site(site: int, _: int, phases: int, conflicts: int) -> RawBanks:
-    if site & _SITE_IS_LINE:
-        return RawBanks(site - _SITE_IS_LINE, 0, phases, conflicts)
-    return RawBanks(0, site, phases, conflicts)
 
 
 def _text(data: bytes) -> str:

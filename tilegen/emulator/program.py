@@ -83,7 +83,7 @@ class Program:
     def _build(self, compiler: toolchain.HostCompiler, objects: Sequence[Path], mode: str) -> Path:
         folders = (toolchain.RUNTIME, toolchain.PTX, *self.language.include)
         flags = [
-            *compiler.compile_flags, "-O1", "-w", "-g1", "-gdwarf-4", "-fwrapv",
+            *compiler.compile_flags, "-w", "-g1", "-gdwarf-4", "-fwrapv",
             "-ffp-contract=fast", "-ftrivial-auto-var-init=pattern",
             *(f"-D{define}" for define in self.defines),
             *(f"-I{folder}" for folder in folders),

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilegen.emulator import job
+from tilegen.emulator.accesses import AccessUse, BankUse, banks_of, uses_of
 from tilegen.emulator.findings import Finding
 from tilegen.emulator.job import Argument, JobFile, Launch, Outcome, RawFinding
 from tilegen.emulator.lines import lines_of
@@ -25,23 +26,8 @@ from tilegen.errors import LaunchError
 GRACE = 5.0
 # Seconds of processor time: of one run, and of one thread between two barriers.
 TIMEOUT, LOOP_SECONDS = 60.0, 2.0
-
-
-@dataclass(frozen=True)
-class BankUse:
-    """How one line of the text uses the banks of shared memory.
-
-    Attributes
-    ----------
-    phases : int
-        Groups of lanes that the hardware serves together: a warp's 4-byte accesses are one, its
-        8-byte accesses two, its 16-byte accesses four.
-    conflicts : int
-        Cycles beyond one a phase.
-    """
-
-    phases: int
-    conflicts: int
+# What only a run that counts accesses has.
+COUNTED = ("stretches", "parted")
 
 
 @dataclass(frozen=True)
@@ -56,15 +42,17 @@ class EmulatorRun:
         For each array argument, in order, its content after the launch (of the first order). The
         same array given twice is one of them; one with gaps of many megabytes is read-only.
     counts : mapping
-        Of the first run: switches, barriers, collectives, shared_bytes, races.
+        Of the first run: switches, barriers, collectives, shared_bytes, races. Where accesses are
+        counted, also stretches (of warps between two barriers) and parted (those in which the lanes
+        of one made different accesses), of the race run.
     seconds : mapping
         Processor time of the launch alone for each run, by the run's name.
     compile_seconds : float
         0 where the cache held the program.
     output : str
         What the kernel printed.
-    banks : mapping
-        Line of the text to how it uses the banks of shared memory; if asked for.
+    accesses : tuple of AccessUse
+        What each line asks of shared and global memory; if ``banks`` was asked for.
     """
 
     findings: tuple[Finding, ...]
@@ -73,7 +61,12 @@ class EmulatorRun:
     seconds: dict[str, float]
     compile_seconds: float
     output: str = field(default="", repr=False)
-    banks: dict[int, BankUse] = field(default_factory=dict)
+    accesses: tuple[AccessUse, ...] = ()
+
+    @property
+    def banks(self) -> dict[int, BankUse]:
+        """Line of the text to how it uses the banks of shared memory."""
+        return banks_of(self.accesses)
 
     @property
     def clean(self) -> bool:
@@ -145,7 +138,8 @@ def run(
     defines : sequence of str
         Macros as ``NAME=VALUE``.
     banks : bool
-        Whether the race run counts bank conflicts, line by line. It takes a few times as long then.
+        Whether the race run counts what warps ask of memory, line by line: bank conflicts, sectors.
+        It takes a few times as long then.
     arithmetic : str
         Of matrix instructions on floats: ``"f32"`` rounds each product and each sum, K ascending;
         ``"hopper"`` gives the bits of an H200's tensor cores (docs/matrix-arithmetic.md). f64 is by
@@ -210,7 +204,7 @@ class _Child:
     findings: list[Finding]
     outcome: Outcome | None
     output: str
-    banks: dict[int, BankUse] = field(default_factory=dict)
+    accesses: tuple[AccessUse, ...] = ()
 
 
 def _child(executable: Path, launch: Launch, program: Program) -> _Child:
@@ -235,7 +229,7 @@ def _child(executable: Path, launch: Launch, program: Program) -> _Child:
     output = said.decode("utf-8", "replace")
     if outcome is not None:
         found = _located(outcome.findings, executable, program)
-        return _Child(found, outcome, output, _banks(outcome, executable, program))
+        return _Child(found, outcome, output, _accesses(outcome, executable, program))
     if killed:
         lost = Finding("time-limit", f"the child was ended after {launch.timeout:g} s")
     else:
@@ -272,15 +266,11 @@ def _located(found: Sequence[RawFinding], executable: Path, program: Program) ->
     return out
 
 
-def _banks(outcome: Outcome, executable: Path, program: Program) -> dict[int, BankUse]:
-    addresses = {site.address - 1 for site in outcome.banks if site.address}
-    lines = lines_of(executable, addresses, f"kernel{program.language.suffix}")
-    out: dict[int, BankUse] = {}
-    for site in outcome.banks:
-        line = site.line or lines.get(site.address - 1, 0)
-        known = out.get(line, BankUse(0, 0))
-        out[line] = BankUse(known.phases + site.phases, known.conflicts + site.conflicts)
-    return dict(sorted(out.items()))
+def _accesses(outcome: Outcome, executable: Path, program: Program) -> tuple[AccessUse, ...]:
+    addresses = {site.address - 1 for site in outcome.accesses if site.address}
+    return uses_of(
+        outcome.accesses, lines_of(executable, addresses, f"kernel{program.language.suffix}")
+    )
 
 
 def _place(finding: Finding) -> tuple[str, int | None, int | None]:
@@ -296,7 +286,8 @@ class _Gathered:
     first_name: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     output: str = ""
-    banks: dict[int, BankUse] = field(default_factory=dict)
+    accesses: tuple[AccessUse, ...] = ()
+    counted: dict[str, int] = field(default_factory=dict)
 
     def add(self, name: str, child: _Child, watched: bool) -> None:
         for finding in child.findings:
@@ -305,7 +296,9 @@ class _Gathered:
         if outcome is None:
             return
         self.seconds[name] = outcome.seconds
-        self.banks = child.banks or self.banks
+        if child.accesses:
+            self.accesses = child.accesses
+            self.counted = {name: outcome.counts[name] for name in COUNTED}
         if self.first is None:
             self.first, self.first_name, self.output = outcome, name, child.output
         elif not child.findings and not any(self.first_name in f.runs for f in self.findings):
@@ -344,7 +337,9 @@ class _Gathered:
 
     def finish(self, program: Program) -> EmulatorRun:
         arrays = () if self.first is None else tuple(self.first.arrays.values())
-        counts = {} if self.first is None else self.first.counts
+        counts = {} if self.first is None else {**self.first.counts, **self.counted}
+        if not self.counted:
+            counts = {name: n for name, n in counts.items() if name not in COUNTED}
         return EmulatorRun(
             tuple(self.findings),
             arrays,
@@ -352,7 +347,7 @@ class _Gathered:
             self.seconds,
             program.seconds,
             self.output,
-            self.banks,
+            self.accesses,
         )
 
 

@@ -195,7 +195,7 @@ void move_rows(tg::Collective& warp, int j, uint16_t (&matrix)[8][8], bool store
     }
   }
   tg::act_as(before);
-  if (tg::launch.banks) tg::bank_access(addresses, 8, 16, warp.line);
+  if (tg::launch.banks) tg::bank_access(addresses, 8, 16, store, j == 0, warp.line);
 }
 
 void load_matrices(tg::Collective& warp) {

@@ -24,6 +24,7 @@ void load_bytes(Space space, uint64_t address, void* to, uint32_t bytes, Order o
                 int line) {
   const void* at = resolve(space, address, bytes, tg::Access::read, what, line);
   if (order == Order::weak) {
+    tg::count_access(at, bytes, false, line);
     tg::note_read(at, bytes, line);
   } else {
     // A load that may wait for another thread's store: let the others run first.
@@ -38,6 +39,7 @@ void store_bytes(Space space, uint64_t address, const void* from, uint32_t bytes
                  const char* what, int line) {
   void* at = resolve(space, address, bytes, tg::Access::write, what, line);
   if (order == Order::weak) {
+    tg::count_access(at, bytes, true, line);
     tg::note_write(at, bytes, line);
   } else {
     tg::note_atomic(at, bytes, line);

@@ -1,5 +1,5 @@
 // Asynchronous work: cp.async of each thread, and jobs of the engine that moves tensors.
-#include "tg_internal.hpp"
+#include "tg_races.hpp"
 
 namespace tg {
 namespace {
@@ -58,6 +58,7 @@ void async_copy(uint32_t shared, const void* global, uint32_t bytes, uint32_t sr
     global_access(from, src_bytes, 1, Access::read, "cp.async", line);
     note_read(from, src_bytes, line);
   }
+  if (launch.banks) lane_copy(to, bytes, from, src_bytes, site_of(line, nullptr));
   note_pending_begin(to, bytes, line);
   Copy copy = {to, from, bytes, src_bytes, false};
   // Seeded orders let each copy arrive early or late; what its reader sees before the wait is poison.

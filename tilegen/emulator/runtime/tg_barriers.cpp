@@ -92,7 +92,7 @@ void release(Barrier& barrier) {
     else
       order_waiting(barrier);
   }
-  if (barrier.want == all_threads) banks_of_block();
+  if (barrier.want == all_threads) accesses_of_block();
   for (Fiber* fiber : barrier.waiting) make_runnable(fiber);
   clear(barrier);
   shuffle_warps();

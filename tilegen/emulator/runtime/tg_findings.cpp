@@ -158,7 +158,9 @@ void finish() {
   Result result = {};
   result.magic = job_magic;
   result.findings = finding_count;
-  result.bank_sites = bank_sites.size;
+  result.access_sites = access_sites.size;
+  result.stretches = stretches;
+  result.parted = parted;
   result.switches = switches;
   result.barriers = barriers_passed;
   result.collectives = collectives_run;
@@ -167,8 +169,8 @@ void finish() {
   result.seconds = launch_seconds();
   off_t at = off_t(job->results);
   bool written = put(at + sizeof result, findings, sizeof(Finding) * finding_count) &&
-                 put(at + sizeof result + sizeof(Finding) * finding_count, bank_sites.data,
-                     sizeof(BankSite) * bank_sites.size) &&
+                 put(at + sizeof result + sizeof(Finding) * finding_count, access_sites.data,
+                     sizeof(AccessSite) * access_sites.size) &&
                  put(at, &result, sizeof result);
   _exit(written ? 0 : 1);
 }

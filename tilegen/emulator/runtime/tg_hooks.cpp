@@ -114,12 +114,13 @@ inline void hook(void* p, Touch how, const void* pc) {
   uint32_t site = site_of(0, pc);
   bool words = bytes >= 4 && reinterpret_cast<uintptr_t>(p) % bytes == 0;
   if (offset < shared_size) {
-    if (launch.banks && current) bank_note(uint32_t(offset), bytes, site);
+    if (launch.banks && current) lane_access(p, bytes, site, is_write(how));
     if (words && offset + bytes <= shared_size && current &&
         settled_words(shared_shadows.words + offset / 4, bytes, how, site))
       return;
-  } else if (words && current && !in_stacks(p) && settled_global(at, bytes, how, site)) {
-    return;
+  } else if (current && !in_stacks(p)) {
+    if (launch.banks) lane_access(p, bytes, site, is_write(how));
+    if (words && settled_global(at, bytes, how, site)) return;
   }
   hook_any(p, bytes, how, pc, aligned);
 }

@@ -85,7 +85,7 @@ void run_grid() {
     run_block(index, call_kernel);
     for (uint32_t h = 0; h < hooks; h++)
       if (block_ends[h]) block_ends[h]();
-    banks_of_block();
+    accesses_of_block();
   }
 }
 

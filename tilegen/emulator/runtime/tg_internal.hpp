@@ -133,10 +133,14 @@ bool in_stacks(const void* p);
 bool near_stacks(const void* p);
 bool in_image(const void* p);
 
-// ---- tg_banks.cpp
-extern Array<BankSite> bank_sites;
-void bank_note(uint32_t offset, uint32_t bytes, uint32_t site);  // a plain access of `current`
-void banks_of_block();                                           // all threads have met, or are gone
+// ---- tg_accesses.cpp
+extern Array<AccessSite> access_sites;
+extern uint64_t stretches, parted;
+// An access of `current` to shared or global memory, whose lanes are put together later.
+void lane_access(const void* p, uint32_t bytes, uint32_t site, bool writes);
+// The same of both ends of one lane's asynchronous copy.
+void lane_copy(const void* to, uint32_t bytes, const void* from, uint32_t from_bytes, uint32_t site);
+void accesses_of_block();  // all threads have met, or are gone
 
 // ---- tg_races.cpp
 void races_begin_launch();

@@ -37,8 +37,9 @@ struct JobArgument {
 };
 
 struct Result {
-  uint32_t magic, findings, bank_sites, unused;
+  uint32_t magic, findings, access_sites, unused;
   uint64_t switches, barriers, collectives, shared_bytes, races;
+  uint64_t stretches, parted;  // of warps between two barriers; those in which its lanes part
   double seconds;  // processor time of the launch alone
 };
 // Result is followed by so many findings, then by so many sites.
@@ -50,10 +51,15 @@ struct Finding {
   char message[512];
 };
 
-// A place in the text (a site of tg_races.hpp) that accesses shared memory.
-struct BankSite {
-  uint32_t site, unused;
-  uint64_t phases, conflicts;  // conflicts: cycles beyond one a phase
+// A place in the text (a site of tg_races.hpp) that accesses memory, and what its warps asked for.
+constexpr uint32_t access_writes = 1, access_global = 2;
+constexpr uint32_t no_argument = ~0u;
+struct AccessSite {
+  uint32_t site, kind;
+  uint32_t argument, unused;  // whose array a global access, or the source of a copy to shared memory, is
+  uint64_t accesses, bytes;   // of warps; of all their lanes together
+  uint64_t served, extra;     // shared: phases, cycles beyond one a phase; global: sectors, those beyond the fewest
+  uint64_t low, high;         // shared: the bytes from the first to the one behind the last
 };
 
 // What the driver says of one entry.

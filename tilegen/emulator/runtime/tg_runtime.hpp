@@ -46,7 +46,7 @@ struct Launch {
   uint32_t threads;         // block.x * block.y * block.z
   bool races;               // the race detector watches: the note_ functions do something
   bool delayed;             // asynchronous work completes as late as it legally may
-  bool banks;               // bank conflicts are counted
+  bool banks;               // accesses of warps are counted
   uint32_t arithmetic;      // of matrix instructions: 0 plain, others are models of hardware
 };
 
@@ -169,8 +169,11 @@ void global_access(const void* pointer, uint32_t bytes, uint32_t align, Access a
                    const char* what, int line);
 
 // Count the bank conflicts of one phase: `n` lanes that access `bytes` bytes each, at 32-bit shared
-// addresses, in the same cycle.
-void bank_access(const uint32_t* addresses, unsigned n, uint32_t bytes, int line);
+// addresses, in the same cycle. The first phase of an instruction counts it as an access.
+void bank_access(const uint32_t* addresses, unsigned n, uint32_t bytes, bool writes, bool first,
+                 int line);
+// An access of `current` by an instruction that each lane runs by itself; counted with its warp's.
+void count_access(const void* p, uint32_t bytes, bool writes, int line);
 
 // ---- race detector -----------------------------------------------------------------------------
 // Accesses made by instructions on behalf of `current` (or of act_as). All do nothing outside race

@@ -1,0 +1,92 @@
+"""What a verification makes of the problems that Hypothesis draws."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilegen as tg
+from tilegen import testing
+from tilegen.errors import VerifyError
+from tilegen.testing import Outcome, Problem, View
+from tilegen.verify import FEWEST_FOR_BIAS, refuse_bias
+
+needs_device = pytest.mark.skipif(
+    not tg.registry.get("opencl").devices(), reason="no OpenCL device: pip install 'tilegen[cpu]'"
+)
+SMALL = tg.TileSpec(block=(16, 16, 8), warp=(16, 16))
+
+
+def _solved(problem: Problem, mean: float) -> tuple[Problem, Outcome]:
+    return problem, Outcome(2 * abs(mean), mean, 10, "gemm_narrow", exact=False)
+
+
+def _problem(seed: int, **more: Any) -> Problem:
+    return Problem(1, 1, 8, values="normal", seed=seed, **more)
+
+
+def test_a_problem_drawn_again_is_no_further_evidence() -> None:
+    spread = [_solved(_problem(n), (-0.1, 0.1)[n % 2]) for n in range(1, 9)]
+    # The same values in another place of memory, or beside another C that is not read.
+    again = [
+        _solved(_problem(0, views={"a": View(offset=n)}, poison_c=bool(n % 2)), 0.3)
+        for n in range(60)
+    ]
+    refuse_bias("gemm", spread + again)
+    # As many problems with seeds of their own are evidence.
+    other = [_solved(_problem(100 + n), 0.3) for n in range(60)]
+    with pytest.raises(VerifyError, match="the mean signed error over 68 problems is"):
+        refuse_bias("gemm", spread + other)
+
+
+def test_exact_results_and_few_problems_say_nothing_of_the_rounding() -> None:
+    exact = [(_problem(n), Outcome(0.0, 0.0, 10, "gemm", exact=True)) for n in range(50)]
+    few = [_solved(_problem(n), 0.3) for n in range(FEWEST_FOR_BIAS - 1)]
+    refuse_bias("gemm", exact + few)
+    with pytest.raises(VerifyError, match="biased"):
+        refuse_bias("gemm", [*few, _solved(_problem(99), 0.3)])
+
+
+@needs_device
+@pytest.mark.parametrize("seed", range(4))
+def test_one_example_is_a_problem_with_elements(seed: int) -> None:
+    report = tg.verify(SMALL, backend="opencl", arch="cpu", examples=1, seed=seed)
+    assert (report.examples, report.elements > 0) == (1, True)
+
+
+@needs_device
+def test_a_run_of_empty_problems_gets_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = testing.problems
+    empty = drawn(SMALL).map(lambda p: Problem(0, p.n, p.k, seed=p.seed))
+    monkeypatch.setattr(testing, "problems", lambda _: _Mostly(empty, drawn(SMALL)))
+    report = tg.verify(SMALL, backend="opencl", arch="cpu", examples=5)
+    assert report.elements > 0
+    assert report.examples > 1
+
+
+class _Mostly:
+    """A strategy of empty problems, unless those are filtered out."""
+
+    def __new__(cls, empty: Any, whole: Any) -> Any:
+        empty.filter = whole.filter
+        return empty
+
+
+@needs_device
+def test_nothing_is_left_in_the_working_folder(tmp_path: Path) -> None:
+    text = (
+        "import tilegen as tg\n"
+        "spec = tg.TileSpec(block=(16, 16, 8), warp=(16, 16))\n"
+        "tg.verify(spec, backend='opencl', arch='cpu', examples=3)\n"
+    )
+    path = os.pathsep.join(os.path.abspath(p) for p in sys.path if p)
+    known = {k: v for k, v in os.environ.items() if k != "HYPOTHESIS_STORAGE_DIRECTORY"}
+    subprocess.run(
+        [sys.executable, "-c", text], cwd=tmp_path, check=True, env={**known, "PYTHONPATH": path}
+    )
+    assert list(tmp_path.iterdir()) == []
