@@ -92,6 +92,8 @@ class RegisterFile:
         All of them, lanes counted; ``None`` where lanes do not share a file.
     granularity : int
         Registers are given to a warp in multiples of this many per lane.
+    parts : int
+        Parts of a multiprocessor that the registers are divided among; a warp has all of its in one.
     part_of : str
         The file whose registers these are too (``agpr`` of the unified ``vgpr`` from gfx90a on).
     uniform : bool
@@ -103,6 +105,7 @@ class RegisterFile:
     per_lane: int
     per_multiprocessor: int | None = None
     granularity: int = 1
+    parts: int = 1
     part_of: str = ""
     uniform: bool = False
 

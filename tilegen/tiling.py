@@ -195,6 +195,16 @@ def interleaved(extent: int, lanes: int, vector: int) -> tuple[Layout, Layout]:
     return Layout((lanes,), (vector,)), Layout((vector, vectors), (1, lanes * vector))
 
 
+def registers_left(arch: Arch, threads: int, blocks: int = 1) -> int:
+    """What one lane can have where a multiprocessor holds so many blocks of so many threads."""
+    file = arch.registers
+    if file.per_multiprocessor is None:
+        return file.per_lane
+    warps = ceil_div(max(1, threads), arch.lanes) * max(1, blocks)
+    share = file.per_multiprocessor // (file.parts * arch.lanes) // ceil_div(warps, file.parts)
+    return min(file.per_lane, share // file.granularity * file.granularity)
+
+
 def occupancy(
     arch: Arch, threads: int, shared_bytes: int, registers: RegisterUse
 ) -> tuple[int | None, float | None, str]:
@@ -211,8 +221,8 @@ def occupancy(
     file = arch.registers
     if file.per_multiprocessor:
         per_lane = ceil_div(registers.predicted, file.granularity) * file.granularity
-        warps = ceil_div(threads, arch.lanes)
-        limits["registers"] = file.per_multiprocessor // (per_lane * warps * arch.lanes)
+        held = file.per_multiprocessor // (file.parts * arch.lanes * per_lane) * file.parts
+        limits["registers"] = held // ceil_div(threads, arch.lanes)
     bound = min(limits, key=lambda name: limits[name])
     blocks = limits[bound]
     return blocks, blocks * threads / arch.max_threads_per_multiprocessor, bound

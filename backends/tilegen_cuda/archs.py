@@ -51,7 +51,7 @@ SM_75 = Arch(
     lanes=32,
     max_threads=1024,
     shared_bytes=64 * 1024,
-    register_files=(RegisterFile("32-bit", 32, 255, 65536, 8),),
+    register_files=(RegisterFile("32-bit", 32, 255, 65536, 8, parts=4),),
     instructions=(*SCALARS, *MMA_75),
     shared_per_multiprocessor=64 * 1024,
     max_threads_per_multiprocessor=1024,
@@ -62,7 +62,8 @@ SM_75 = Arch(
         "max_threads": GUIDE,
         "shared_bytes": GUIDE + ": what one block can opt in to",
         "register_files": GUIDE + "; given to a warp in units of 256 (8 a lane): CUDA's occupancy "
-        "calculator, cuda_occupancy.h",
+        "calculator, cuda_occupancy.h, which also divides them among four parts; the registers that "
+        "ptxas allows itself with 10, 14, 18 or 24 warps are those that are left then",
         "shared_per_multiprocessor": GUIDE,
         "max_threads_per_multiprocessor": GUIDE,
         "max_blocks_per_multiprocessor": GUIDE,

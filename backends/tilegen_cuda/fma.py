@@ -30,6 +30,7 @@ from tilegen.tiling import (
     main_entries,
     occupancy,
     planned_steps,
+    registers_left,
 )
 
 from .archs import SCALARS, dynamic_bytes
@@ -220,8 +221,6 @@ def _registers(
 ) -> RegisterUse:
     """Registers of one thread, and how many it can have in a block of so many."""
     file, words = arch.registers, DTYPES[spec.types.acc].bytes // 4
-    assert file.per_multiprocessor is not None
-    share = file.per_multiprocessor // max(1, threads * min_blocks)
     rows, cols = way.tile
     return RegisterUse(
         file.name,
@@ -230,5 +229,5 @@ def _registers(
         staging=sum(s.registers(threads) for o, s in staging.items() if o not in behind),
         addressing=ADDRESS_REGISTERS
         + ACCESS_REGISTERS * sum(s.fetches(threads) for s in staging.values()),
-        limit=min(file.per_lane, share // file.granularity * file.granularity),
+        limit=registers_left(arch, threads, min_blocks),
     )

@@ -12,7 +12,14 @@ from tilegen.plan import Budget, Copy, KernelPlan, Pipeline, RegisterUse, Role, 
 from tilegen.roles import Roles
 from tilegen.rules import Candidate, Rule, Violation
 from tilegen.spec import PinValue, TileSpec
-from tilegen.tiling import CONTIGUOUS, kernel_name, occupancy, planned_steps, power_of_two_divisor
+from tilegen.tiling import (
+    CONTIGUOUS,
+    kernel_name,
+    occupancy,
+    planned_steps,
+    power_of_two_divisor,
+    registers_left,
+)
 
 from .archs import dynamic_bytes
 from .mma_entries import entries, sum_bytes
@@ -323,8 +330,6 @@ def _registers(
 ) -> RegisterUse:
     """Registers of one thread, and how many it can have in a block of so many."""
     file = arch.registers
-    assert file.per_multiprocessor is not None
-    share = file.per_multiprocessor // max(1, threads * min_blocks)
     chunks = sum(slow * fast for slow, fast in (t.fetches(threads) for t in tiles.values()))
     live = sum(t.mmas * instruction.registers(o) for o, t in tiles.items())
     return RegisterUse(
@@ -333,5 +338,5 @@ def _registers(
         operands=BUFFERS * live,
         staging=0 if asynchronous else chunks * CHUNK_BYTES // 4,
         addressing=ADDRESS_REGISTERS + CHUNK_REGISTERS * chunks,
-        limit=min(file.per_lane, share // file.granularity * file.granularity),
+        limit=registers_left(arch, threads, min_blocks),
     )

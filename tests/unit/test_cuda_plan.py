@@ -213,3 +213,17 @@ def test_a_device_that_is_none_is_told_what_checks_without_one() -> None:
         tg.verify("x")
     with pytest.raises(tg.errors.SpecError, match="examples = 0"):
         tg.verify(spec, backend="cuda", examples=0)
+
+
+@pytest.mark.parametrize(
+    ("threads", "blocks", "left"),
+    [(256, 1, 255), (512, 1, 128), (576, 1, 96), (768, 1, 80), (64, 5, 168),
+     (64, 7, 128), (1024, 1, 64)],
+)  # fmt: skip
+def test_a_warp_has_its_registers_in_one_of_four_parts(
+    threads: int, blocks: int, left: int
+) -> None:
+    """As many as ptxas allows itself (NVRTC 13.0, sm_90), where it wants more."""
+    from tilegen.tiling import registers_left
+
+    assert registers_left(ARCHS["sm_90"], threads, blocks) == left

@@ -14,7 +14,8 @@ import pytest
 
 import tilegen as tg
 import tilegen.cli as cli
-from tilegen.backend import DYNAMIC_SHARED, Resources
+from tilegen import registry
+from tilegen.backend import DYNAMIC_SHARED, Resources, Toolchain
 from tilegen.errors import BackendError, PlanError, SpecError
 from tilegen.sweep.points import parse_values, points
 from tilegen.sweep.rows import Compiled
@@ -269,9 +270,8 @@ def test_requests_that_are_wrong(
 def test_without_a_compiler_it_predicts_and_says_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import tilegen_cuda.toolchain as toolchain
-
-    monkeypatch.setattr(toolchain, "nvrtc", lambda: None)
+    missing = Toolchain("NVRTC", missing="NVRTC is not installed: python -m pip install it")
+    monkeypatch.setattr(type(registry.get("cuda")), "toolchain", lambda *_: missing)
     words = ["sweep", F32, "-b", "cuda", "-a", "sm_90", "--stages", "2,3"]
     assert cli.run(words) == 0
     said = capsys.readouterr().out

@@ -9,7 +9,7 @@ from tilegen.backend import Resources
 from tilegen.check.lines import FAIL, INFO, PASS, UNMEASURED, Line, Verdict
 from tilegen.hardware import Arch
 from tilegen.plan import Entry, KernelPlan, RegisterUse
-from tilegen.tiling import occupancy
+from tilegen.tiling import occupancy, registers_left
 
 SPILL_REMEDY = (
     "values that do not fit in registers go to memory and back; give a thread less to keep (a smaller "
@@ -252,7 +252,7 @@ def foreign_lines(
     """
     most = arch.registers.per_lane
     for name, said in compiled.resources.items():
-        cap = most if threads is None else register_cap(arch, threads)
+        cap = most if threads is None else registers_left(arch, threads)
         yield Line("registers", name, None, said.registers, cap, "", _within(said.registers, cap))
         yield _spilled(Line("spills", name, None, None, 0, "bytes"), said)
         stack = said.stack_bytes or 0
@@ -276,15 +276,6 @@ def foreign_lines(
             failed = measured.startswith("0 ")
             note = f"{threads} threads of {said.registers} registers do not fit" if failed else ""
             yield replace(line, measured=measured, verdict=FAIL if failed else INFO, note=note)
-
-
-def register_cap(arch: Arch, threads: int) -> int:
-    """Registers that a block of so many threads leaves to each."""
-    file = arch.registers
-    if file.per_multiprocessor is None:
-        return file.per_lane
-    share = file.per_multiprocessor // max(1, threads) // file.granularity * file.granularity
-    return min(file.per_lane, share)
 
 
 def _within(measured: int | None, limit: int) -> Verdict:
