@@ -45,7 +45,7 @@ def check_spec(
         *of_compiler,
         *traffic_lines(plan, counted, support.sector_bytes),
         *diverged_lines(counted),
-        *utilisation_lines(support if profile else Support(), source),
+        *(utilisation_lines(support, source) if profile else ()),
         *note_lines(plan),
     )
     told("looking for the nearest change that passes")
