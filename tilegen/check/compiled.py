@@ -118,17 +118,17 @@ def _spills(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Line:
     line = Line("spills", entry.name, predicted, None, 0, "bytes")
     if said.spill_bytes is None:
         return replace(line, verdict=UNMEASURED, note=compiled.silent("spills"))
-    most = min((use.limit for use in uses), default=plan.arch.registers.per_lane)
+    most = 0 if predicted else min((use.limit for use in uses), default=0)
     return _spilled(line, said, most)
 
 
-def _spilled(line: Line, said: Resources, most: int) -> Line:
+def _spilled(line: Line, said: Resources, most: int = 0) -> Line:
     """The spill line with what was measured.
 
     Parameters
     ----------
     most : int
-        Registers that the compiler may use.
+        Registers that the compiler may use, where the plan says that they are enough.
     """
     loads = said.spill_load_bytes
     if not said.spill_bytes and not loads:
@@ -269,7 +269,7 @@ def foreign_lines(
     for name, said in compiled.resources.items():
         cap = most if threads is None else register_cap(arch, threads)
         yield Line("registers", name, None, said.registers, cap, "", _within(said.registers, cap))
-        yield _spilled(Line("spills", name, None, None, 0, "bytes"), said, cap)
+        yield _spilled(Line("spills", name, None, None, 0, "bytes"), said)
         stack = said.stack_bytes or 0
         note = (
             "" if not stack else "what is spilled lies there" if said.spill_bytes else STACK_REMEDY
