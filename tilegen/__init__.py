@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilegen import interrupt as _interrupt  # noqa: F401 (first: the others take a while)
 from tilegen.build import KernelBinary, build, compile, load, save
-from tilegen.check import CheckReport, check
+from tilegen.checklist import CheckReport, check
 from tilegen.choose import Choice, choices, choose
 from tilegen.errors import (
     BackendError,

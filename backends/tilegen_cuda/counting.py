@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tilegen.build import KernelBinary
-from tilegen.check.support import Count, Traffic
+from tilegen.checklist.support import Count, Traffic
 from tilegen.errors import CompileError
 from tilegen.kernel import Kernel
 from tilegen.plan import Argument, Entry, KernelPlan

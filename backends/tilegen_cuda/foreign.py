@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilegen.backend import Resources
-from tilegen.check.support import ForeignBinary
+from tilegen.checklist.support import ForeignBinary
 from tilegen.errors import CompileError
 from tilegen.hardware import Arch
 

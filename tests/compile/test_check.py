@@ -13,8 +13,8 @@ from unit.test_check import SCHEMA
 import tilegen as tg
 import tilegen.cli as cli
 from tilegen import registry, rules
-from tilegen.check import Launch
-from tilegen.check.nearest import changed, nearest_passing, passes
+from tilegen.checklist import Launch
+from tilegen.checklist.nearest import changed, nearest_passing, passes
 from tilegen_cuda.archs import ARCHS
 from tilegen_cuda.foreign import compile_text, include_folders
 from tilegen_cuda.toolchain import nvrtc

@@ -20,7 +20,7 @@ ORDER = [
     "interrupt", "errors", "files", "dtypes", "layout", "hardware", "spec_faults", "spec",
     "dataflow", "entries", "plan", "rules", "backend", "host_arrays", "registry", "tiling",
     "roles", "outer_product", "staging", "bounds", "lower", "render", "launch_header", "arguments",
-    "kernel", "build", "emulator", "testing", "verify", "mutation", "report", "draw", "choose", "check",
+    "kernel", "build", "emulator", "testing", "verify", "mutation", "report", "draw", "choose", "checklist",
     "bench",
     "__init__", "cli", "__main__",
 ]  # fmt: skip

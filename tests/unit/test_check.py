@@ -15,14 +15,14 @@ from unit.test_five_kernels import cuda_mma_sync, cuda_wgmma, hip_mfma, metal_di
 
 import tilegen as tg
 from tilegen.backend import DYNAMIC_SHARED, Resources
-from tilegen.check.compiled import Compiled, compiled_lines, foreign_lines, log_lines
-from tilegen.check.lines import CheckReport, Line, Suggestion
-from tilegen.check.macros import changed as changed_macros
-from tilegen.check.macros import changes, nearest_macros, numbers_of
-from tilegen.check.meaning import Meaning, grid_of, tile_of
-from tilegen.check.nearest import changed, neighbours
-from tilegen.check.support import Count, Traffic
-from tilegen.check.traffic import Counted, diverged_lines, sectors, traffic_lines
+from tilegen.checklist.compiled import Compiled, compiled_lines, foreign_lines, log_lines
+from tilegen.checklist.lines import CheckReport, Line, Suggestion
+from tilegen.checklist.macros import changed as changed_macros
+from tilegen.checklist.macros import changes, nearest_macros, numbers_of
+from tilegen.checklist.meaning import Meaning, grid_of, tile_of
+from tilegen.checklist.nearest import changed, neighbours
+from tilegen.checklist.support import Count, Traffic
+from tilegen.checklist.traffic import Counted, diverged_lines, sectors, traffic_lines
 from tilegen.errors import SpecError
 from tilegen.plan import Copy, KernelPlan
 from tilegen.spec import TileSpec

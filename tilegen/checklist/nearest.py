@@ -10,9 +10,9 @@ from typing import Any
 from tilegen import registry
 from tilegen.backend import Backend
 from tilegen.build import compile as compile_source
-from tilegen.check.compiled import Compiled, compiled_lines, log_lines
-from tilegen.check.lines import FAIL, Suggestion
-from tilegen.check.support import support_of
+from tilegen.checklist.compiled import Compiled, compiled_lines, log_lines
+from tilegen.checklist.lines import FAIL, Suggestion
+from tilegen.checklist.support import support_of
 from tilegen.errors import CompileError, PlanError, SpecError
 from tilegen.lower import lower
 from tilegen.plan import KernelPlan

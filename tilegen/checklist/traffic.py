@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tilegen.check.lines import INFO, PASS, UNMEASURED, Line, Verdict
-from tilegen.check.support import Count, Traffic
+from tilegen.checklist.lines import INFO, PASS, UNMEASURED, Line, Verdict
+from tilegen.checklist.support import Count, Traffic
 from tilegen.dtypes import DTYPES
 from tilegen.layout import FragmentLayout, Layout
 from tilegen.plan import Copy, Entry, KernelPlan, SharedTile

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
-from tilegen.check.lines import Suggestion
+from tilegen.checklist.lines import Suggestion
 
 # Compiled at most; a kernel takes a fraction of a second.
 MOST_COMPILED = 24

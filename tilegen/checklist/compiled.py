@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tilegen.backend import Resources
-from tilegen.check.lines import FAIL, INFO, PASS, UNMEASURED, Line, Verdict
+from tilegen.checklist.lines import FAIL, INFO, PASS, UNMEASURED, Line, Verdict
 from tilegen.hardware import Arch
 from tilegen.plan import Entry, KernelPlan, RegisterUse
 from tilegen.tiling import occupancy
