@@ -27,7 +27,8 @@ class Traffic:
         ``"shared"`` or ``"global"``.
     writes : bool
     operand : str
-        Whose array or tile it is (``"d"``: shared memory that the epilogue uses); ``"ab"``: one line reads the tiles of both; empty: not known.
+        Whose array or tile it is; ``"d"``: also shared memory that the epilogue uses; ``"ab"``: one
+        line reads the tiles of both; empty: not known.
     accesses : int
         Warp accesses.
     bytes : int
