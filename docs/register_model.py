@@ -78,7 +78,10 @@ def drawn(source: random.Random, form: Form, arch: Arch) -> tg.TileSpec:
         warp = source.choice((8, 16, 24, 32, 48, 64, 96)), source.choice((8, 16, 32, 48, 64, 96))
         depth = source.choice((4, 8, 8, 16, 16, 20, 32))
     else:
-        warp = source.choice((16, 32, 32, 48, 64, 64, 96, 128)), source.choice((8, 16, 24, 32, 32, 48, 64, 64, 96, 128))
+        warp = (
+            source.choice((16, 32, 32, 48, 64, 64, 96, 128)),
+            source.choice((8, 16, 24, 32, 32, 48, 64, 64, 96, 128)),
+        )
         depth = source.choice((16, 16, 32, 32, 64, 64, 128))
     warps = source.choice((1, 1, 2, 2, 3, 4)), source.choice((1, 2, 2, 4))
     pins: dict[str, Any] = {"form": form.name}
@@ -122,7 +125,9 @@ def epilogue(source: random.Random, kind: str) -> list[dict[str, Any]]:
 def compile_cases(form: str, seed: int, count: int, out: Path, seconds: float, jobs: int) -> None:
     """Add to the file what it lacks of the first ``count`` cases of a seed."""
     begin = time.monotonic()
-    told = json.loads(out.read_text()) if out.exists() else {"form": form, "seed": seed, "cases": []}
+    told = (
+        json.loads(out.read_text()) if out.exists() else {"form": form, "seed": seed, "cases": []}
+    )
     if (told["form"], told["seed"]) != (form, seed):
         raise SystemExit(f"{out} holds {told['form']}, seed {told['seed']}")
     known = {f"{c['arch']} {json.dumps(c['spec'], sort_keys=True)}" for c in told["cases"]}
@@ -149,7 +154,9 @@ def compile_cases(form: str, seed: int, count: int, out: Path, seconds: float, j
             answers.close()
             break
     order = {key: place for place, key in enumerate(wanted)}
-    told["cases"].sort(key=lambda c: order.get(f"{c['arch']} {json.dumps(c['spec'], sort_keys=True)}", 0))
+    told["cases"].sort(
+        key=lambda c: order.get(f"{c['arch']} {json.dumps(c['spec'], sort_keys=True)}", 0)
+    )
     lines = ",\n".join(json.dumps(c) for c in told.pop("cases"))
     out.write_text(json.dumps(told)[:-1] + ', "cases": [\n' + lines + "\n]}\n")
     print(f"{out}: {lines.count(chr(10)) + 1} of {count} cases")
@@ -193,7 +200,10 @@ def judged(path: Path) -> list[Judged]:
         if case is None or told["error"]:
             print(f"left out: {told['arch']} {told['spec']}: {told['error'] or 'refused'}")
             continue
-        said = {n: Resources(r, spill, stack, shared) for n, (r, spill, stack, shared) in told["entries"].items()}
+        said = {
+            n: Resources(r, spill, stack, shared)
+            for n, (r, spill, stack, shared) in told["entries"].items()
+        }
         out.append(Judged(case, Compiled.of(case.plan, said, None)))
     return out
 
@@ -212,7 +222,9 @@ def report(cases: list[Judged]) -> dict[str, float]:
         "spilled": len(spilled),
         "'fits' that spill": sum(j.fits for j in spilled),
         "'spills' that do not": sum(not j.fits for j in fine),
-        "of those that do not, %": round(100 * sum(not j.fits for j in fine) / max(1, len(fine)), 1),
+        "of those that do not, %": round(
+            100 * sum(not j.fits for j in fine) / max(1, len(fine)), 1
+        ),
         "shared memory exact, %": round(
             100
             * sum(j.compiled.shared_bytes == j.case.plan.budget.shared_bytes for j in cases)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilegen import interrupt as _interrupt  # noqa: F401 (first: the others take a while)
 from tilegen.build import KernelBinary, build, compile, load, save
+from tilegen.checklist import CheckReport, check
 from tilegen.choose import Choice, choices, choose
 from tilegen.errors import (
     BackendError,
@@ -28,6 +29,7 @@ from tilegen.verify import Report, verify
 __all__ = [
     "Arch",
     "BackendError",
+    "CheckReport",
     "Choice",
     "CompileError",
     "EmitError",
@@ -49,6 +51,7 @@ __all__ = [
     "TilegenError",
     "VerifyError",
     "build",
+    "check",
     "choices",
     "choose",
     "compile",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -363,6 +364,14 @@ def _values(
     return rng.integers(low, 4, shape).astype(np.float64)
 
 
+def strided(room: NDArray[Any], shape: Sequence[int], strides: Sequence[int]) -> NDArray[Any]:
+    """A view of a one-dimensional array, steps in bytes; it must not leave the array.
+
+    NumPy's as_strided cannot describe every type of ml_dtypes.
+    """
+    return np.ndarray(tuple(shape), room.dtype, room.view(np.uint8), 0, tuple(strides))
+
+
 def _place(
     values: NDArray[Any],
     kind: str,
@@ -403,14 +412,8 @@ def _place(
         store, start = room.view(dtype.numpy), first // dtype.bytes
     store[...] = fill
     stride = store.itemsize
-    inner = np.ndarray(
-        turned.shape,
-        store.dtype,
-        # As bytes: not every type of ml_dtypes can be described to NumPy's as_strided.
-        store.view(np.uint8),
-        start * stride,
-        (turned.shape[1] * ld * stride, ld * stride, stride),
-    )
+    places = (turned.shape[1] * ld * stride, ld * stride, stride)
+    inner = strided(store[start:], turned.shape, places)
     inner[...] = turned.astype(dtype.numpy)
     if memory is not None:
         memory.filled(room, writes=writes)
@@ -636,9 +639,7 @@ def _check_guard(arrays: Arrays, before: NDArray[Any], spec: TileSpec) -> None:
     inside = np.zeros(after.shape, bool)
     out = arrays.out
     start = (out.ctypes.data - arrays.guard.ctypes.data) // after.itemsize if out.size else 0
-    mask = np.lib.stride_tricks.as_strided(
-        inside[start:], out.shape, tuple(s // after.itemsize for s in out.strides)
-    )
+    mask = strided(inside[start:], out.shape, tuple(s // after.itemsize for s in out.strides))
     mask[...] = True
     changed = (after.view(np.uint8) != before.view(np.uint8)).reshape(len(after), -1).any(axis=1)
     stray = np.flatnonzero(changed & ~inside)
@@ -699,4 +700,5 @@ __all__ = [
     "reference",
     "rounded",
     "specs",
+    "strided",
 ]

@@ -12,7 +12,7 @@ from tilegen.plan import KernelPlan
 
 if TYPE_CHECKING:
     from tilegen.build import KernelBinary
-    from tilegen.check.support import Support as CheckSupport
+    from tilegen.checklist.support import Support as CheckSupport
     from tilegen.mutation.language import Support
     from tilegen.render import KernelSource
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tilegen.check.support import Count, ForeignBinary, Profile, Support
+from tilegen.checklist.support import Count, ForeignBinary, Profile, Support
 
 if TYPE_CHECKING:
     from tilegen.hardware import Arch

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilegen.backend import Resources
-from tilegen.check.support import ForeignBinary
+from tilegen.checklist.support import ForeignBinary
 from tilegen.errors import CompileError
 from tilegen.hardware import Arch
 
@@ -93,7 +93,7 @@ def _refused(
         first = next((line for line in log.splitlines() if "error" in line), "")
         told = f"NVRTC refuses {name}" + (f": {first.strip()}" if first else "")
         if "name expression" in log or "__nv_" in first:
-            told = f"{' or '.join(kernels)} is no kernel of {name}"
+            told = f"{' or '.join(map(repr, kernels))} is no kernel of {name}"
     return CompileError(told, compiler=compiler, flags=flags, log=log)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tilegen.backend import runs
-from tilegen.check.support import Profile
+from tilegen.checklist.support import Profile
 from tilegen.render import KernelSource
 
 # Nsight Compute's names (Kernel Profiling Guide, Metrics Reference), by the item that a check shows.

@@ -138,7 +138,7 @@ class Target:
         }
         backend = registry.get(self.backend)
         for m, n, k in (
-            (x, y, z) for z in (1, 2, 4, 8, 16) for x in (1, 2, 4, 8) for y in (x, 2 * x)
+            (x, y, z) for z in (1, 2, 4, 8, 16, 32) for x in (1, 2, 4, 8) for y in (x, 2 * x)
         ):
             (bm, bn, bk), (wm, wn) = SPECS[name]["block"], SPECS[name]["warp"]
             spec = tg.TileSpec(

@@ -26,6 +26,7 @@ from tilegen.testing import (
     check_problem,
     make_arrays,
     rounded,
+    strided,
 )
 from tilegen.tiling import compute_type, operand_type
 
@@ -379,9 +380,7 @@ def sparse(elements: int, kind: np.dtype[Any]) -> Array:
 def far_apart(shape: tuple[int, int], kind: np.dtype[Any], majorness: str, ld: int) -> Array:
     slow, fast = shape if majorness == "row" else shape[::-1]
     room = sparse((slow - 1) * ld + fast, kind)
-    view = np.lib.stride_tricks.as_strided(
-        room, (slow, fast), (ld * kind.itemsize, kind.itemsize), writeable=True
-    )
+    view = strided(room, (slow, fast), (ld * kind.itemsize, kind.itemsize))
     return view if majorness == "row" else view.T
 
 
@@ -450,7 +449,7 @@ def test_strides_that_are_not_taken(target: Target, name: str) -> None:
     wide = operands(k, 9, 11, 26)[0]
     assert "layout.a" in refused(k, wide[:, ::2], b)
     room = np.zeros((2, 11), DTYPES[k.plan.spec.types.d].numpy)
-    same = np.lib.stride_tricks.as_strided(room, (9, 11), (0, room.itemsize), writeable=True)
+    same = strided(room[0], (9, 11), (0, room.itemsize))
     assert "stride of 0" in refused(k, a, b, out=same)
 
 
@@ -459,7 +458,7 @@ def test_strides_of_axes_with_one_element_never_count(target: Target, name: str)
     """[22] A view of one row whose strides are (1, 1), and slices with an offset."""
     k = kernel(target, name)
     a, b, _ = operands(k, 1, 11, 13)
-    odd = np.lib.stride_tricks.as_strided(a, (1, 13), (a.itemsize, a.itemsize))
+    odd = strided(a.ravel(order="K"), (1, 13), (a.itemsize, a.itemsize))
     assert np.array_equal(k(odd, b), product(k, a, b))
     x, y, z = operands(k, 12, 17, 15)
     got = k(x[1:9, 2:14], y[3:, 1:], z[1:9, 1:], beta=1)

@@ -21,7 +21,7 @@ ORDER = [
     "dataflow", "entries", "plan", "rules", "backend", "tensors", "host_arrays", "registry",
     "tiling", "roles", "outer_product", "staging", "bounds", "lower", "render", "launch_header",
     "arguments", "launch", "recall", "kernel", "build", "emulator", "testing", "verify", "mutation",
-    "report", "draw", "choose", "sweep", "check", "bench", "__init__", "cli", "__main__",
+    "report", "draw", "choose", "sweep", "checklist", "bench", "__init__", "cli", "__main__",
 ]  # fmt: skip
 
 

@@ -15,14 +15,14 @@ from unit.test_five_kernels import cuda_mma_sync, cuda_wgmma, hip_mfma, metal_di
 
 import tilegen as tg
 from tilegen.backend import DYNAMIC_SHARED, Resources
-from tilegen.check.compiled import Compiled, compiled_lines, foreign_lines, log_lines
-from tilegen.check.lines import CheckReport, Line, Suggestion
-from tilegen.check.macros import changed as changed_macros
-from tilegen.check.macros import changes, nearest_macros, numbers_of
-from tilegen.check.meaning import Meaning, grid_of, tile_of
-from tilegen.check.nearest import changed, neighbours
-from tilegen.check.support import Count, Traffic
-from tilegen.check.traffic import Counted, diverged_lines, sectors, traffic_lines
+from tilegen.checklist.compiled import Compiled, compiled_lines, foreign_lines, log_lines
+from tilegen.checklist.lines import CheckReport, Line, Suggestion
+from tilegen.checklist.macros import changed as changed_macros
+from tilegen.checklist.macros import changes, nearest_macros, numbers_of
+from tilegen.checklist.meaning import Meaning, grid_of, tile_of
+from tilegen.checklist.nearest import changed, neighbours
+from tilegen.checklist.support import Count, Traffic
+from tilegen.checklist.traffic import Counted, diverged_lines, sectors, traffic_lines
 from tilegen.errors import SpecError
 from tilegen.plan import Copy, KernelPlan
 from tilegen.spec import TileSpec
@@ -112,13 +112,23 @@ def test_a_kernel_that_meets_its_plan_passes() -> None:
 
 def test_a_spill_fails_and_says_what_to_change() -> None:
     plan = cuda_mma_sync()
-    report = lines(plan, said(plan, spill_bytes=24, spill_load_bytes=36, stack_bytes=16))
+    spilt = {"spill_bytes": 24, "spill_load_bytes": 36, "stack_bytes": 16, "registers": 255}
+    report = lines(plan, said(plan, **spilt))
     assert not report.passed
     spills = report.find("spills")
     assert {x.verdict for x in spills} == {"FAIL"}
     assert spills[0].measured == "24 stored, 36 loaded"
     assert "smaller warp or thread tile" in spills[0].note
     assert {x.note for x in report.find("stack frame")} == {"what is spilled lies there"}
+
+
+def test_a_spill_with_registers_to_spare_is_not_for_want_of_them() -> None:
+    plan = cuda_mma_sync()
+    (line,) = lines(plan, said(plan, spill_bytes=16, registers=95)).find("spills", "gemm_main16")
+    assert line.verdict == "FAIL"
+    assert "with 95 of 255 registers in use" in line.note
+    (line,) = lines(plan, said(plan, spill_bytes=16, registers=255)).find("spills", "gemm_main16")
+    assert "smaller warp or thread tile" in line.note
 
 
 def test_a_stack_frame_without_a_spill_fails_too() -> None:
@@ -469,20 +479,14 @@ def test_mangled_names(symbol: str, name: str) -> None:
     assert plain_name(symbol) == name
 
 
-# As Nsight Compute 2025.3 printed it on an H200, most of its columns left out.
-NCU = """==PROF== Connected to process 587 (/usr/bin/python3.12)
-==PROF== Profiling "gemm_wide" - 0: 0%....50%....100% - 1 pass
-==PROF== Disconnected from process 587
-"ID","Process ID","Process Name","Host Name","Kernel Name","Block Size","Grid Size",\
-"device__attribute_clock_rate",\
-"sm__warps_active.avg.pct_of_peak_sustained_active","smsp__issue_active.avg.pct_of_peak_sustained_active"
-"","","","","","","","","%","%"
-"0","587","python3.12","127.0.0.1","gemm_wide","(256, 1, 1)","(1024, 1, 1)","1,980,000","12.48","81.07"
-"""
+# As Nsight Compute 2025.3 printed it on an H200, of a kernel called gemm_wide.
+NCU = (Path(__file__).parents[1] / "data" / "ncu_h200.csv").read_text(encoding="utf-8")
 
 
 def test_the_profilers_csv_is_read() -> None:
-    assert profile.metrics_of(NCU) == {"issue utilisation": 81.07, "warps resident": 12.48}
+    assert profile.metrics_of(NCU) == {"issue utilisation": 15.33, "warps resident": 71.76}
+    thousands = NCU.replace('"15.33"', '"1,015.33"')
+    assert profile.metrics_of(thousands)["issue utilisation"] == 1015.33
     assert profile.metrics_of("==WARNING== No kernels were profiled.\n") == {}
     assert profile.metrics_of("") == {}
 
@@ -517,7 +521,7 @@ def test_a_profile_of_a_device(
     called = fake_ncu(tmp_path, monkeypatch, NCU)
     found = profile.profile(source, "gemm_wide")
     assert found.device == "NVIDIA H200"
-    assert found.metrics["issue utilisation"] == 81.07
+    assert found.metrics["issue utilisation"] == 15.33
     words = called.read_text().splitlines()
     assert words[words.index("--kernel-name") + 1] == "gemm_wide"
     assert "smsp__issue_active.avg.pct_of_peak_sustained_active" in " ".join(words)

@@ -13,7 +13,7 @@ from tilegen.cli.shared import ArchName, AsJson, Seed, path_of, progress, read_s
 from tilegen.errors import SpecError
 
 if TYPE_CHECKING:
-    from tilegen.check import Launch
+    from tilegen.checklist import Launch
 
 SPECS = (".toml", ".json")
 GEMM = (
@@ -75,7 +75,7 @@ def check(
     as_json: AsJson = False,
 ) -> int:
     """Predicted, measured, limit and verdict for every item of the self-check list."""
-    from tilegen.check import check as run
+    from tilegen.checklist import check as run
 
     given = {
         "--entry": entry, "--grid": grid, "--block": block, "--arg": arg, "--shared": shared,
@@ -107,7 +107,7 @@ def _launch(
     """The options of a file as the record that the check takes."""
     import numpy as np
 
-    from tilegen.check import Launch, Meaning, grid_of
+    from tilegen.checklist import Launch, Meaning, grid_of
 
     random = np.random.default_rng(seed)
     read = [argument_of(word, random) for word in arg]

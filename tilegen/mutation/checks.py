@@ -13,7 +13,7 @@ from tilegen.build import KernelBinary
 from tilegen.dtypes import DTYPES
 from tilegen.errors import LaunchError, VerifyError
 from tilegen.kernel import Kernel
-from tilegen.testing import apply_epilogue, check_problem
+from tilegen.testing import apply_epilogue, check_problem, strided
 from tilegen.tiling import operand_type
 
 from .memory import sparse
@@ -160,7 +160,7 @@ def _far(like: NDArray[Any], majorness: str, apart: Apart) -> NDArray[Any]:
     span = start + 1 + sum((n - 1) * s for n, s in zip(turned, strides, strict=True))
     room = sparse(span, like.dtype)
     bytes_apart = tuple(s * like.itemsize for s in strides)
-    view = np.lib.stride_tricks.as_strided(room[start:], turned, bytes_apart, writeable=True)
+    view = strided(room[start:], turned, bytes_apart)
     return view if majorness == "row" else np.swapaxes(view, -1, -2)
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilegen.check.lines import FAIL, PASS, UNMEASURED, Line
-from tilegen.check.meaning import Meaning, Word, blocks
+from tilegen.checklist.lines import FAIL, PASS, UNMEASURED, Line
+from tilegen.checklist.meaning import Meaning, Word, blocks
 from tilegen.dtypes import DTYPES
 from tilegen.entries import Formula
 from tilegen.errors import VerifyError
@@ -68,6 +68,8 @@ class ForeignKernel:
         Dynamic shared memory.
     meaning : Meaning
     plan : ForeignPlan
+    hidden : frozenset of str
+        Operands of which the kernel gets no element: any access to them is one outside of an array.
     """
 
     program: Program
@@ -78,6 +80,7 @@ class ForeignKernel:
     shared_limit: int
     meaning: Meaning
     plan: ForeignPlan
+    hidden: frozenset[str] = frozenset()
 
     def explain(self, *_: Any, **__: Any) -> str:
         return f"{self.entry}: taken"
@@ -138,7 +141,8 @@ class ForeignKernel:
         self, word: Word, operands: dict[str, Any], numbers: dict[str, Any], sizes: dict[str, int]
     ) -> Any:
         if word.kind == "operand":
-            return operands[word.name]
+            whole = operands[word.name]
+            return np.empty(0, whole.dtype) if word.name in self.hidden else whole
         if word.kind == "stride":
             name = word.name[-1].upper()
             array = operands["CD" if name in "CD" and self.meaning.in_place else name]
@@ -173,11 +177,14 @@ class Clause:
     problems : tuple of Problem
     reason : str
         Why it is not tried, where it is not.
+    hidden : frozenset of str
+        Operands that must not be read.
     """
 
     name: str
     problems: tuple[Problem, ...] = ()
     reason: str = ""
+    hidden: frozenset[str] = frozenset()
 
 
 def whole_tiles(meaning: Meaning, spec: TileSpec) -> Problem:
@@ -220,13 +227,15 @@ def clauses(meaning: Meaning, spec: TileSpec, examples: int, seed: int) -> Itera
     missing = "the mapping names no {}"
     if meaning.has("alpha"):
         yield Clause("alpha", tuple(replace(whole, alpha=x) for x in (2.0, -1.0, 0.0)))
-        unread = replace(whole, alpha=0.0, poison_ab=True)
-        yield Clause("A and B unread where alpha is 0", (unread,))
+        unread = replace(whole, alpha=0.0)
+        yield Clause("A and B unread where alpha is 0", (unread,), hidden=frozenset("AB"))
     else:
         yield Clause("alpha", reason=missing.format("alpha"))
     if meaning.has("beta") and meaning.reads_c:
         yield Clause("beta", tuple(replace(whole, beta=x) for x in (1.0, 2.0, -1.0)))
-        yield Clause("C unread where beta is 0", (replace(whole, poison_c=True),))
+        # What becomes D is there to be written, and holds NaN; another C is not there at all.
+        unread = replace(whole, poison_c=True)
+        yield Clause("C unread where beta is 0", (unread,), hidden=frozenset("C"))
     else:
         yield Clause("beta", reason=missing.format("beta and no C"))
     padded = [o for o in "abcd" if _pads(meaning, o)]
@@ -319,11 +328,11 @@ def contract_lines(
             yield Line(ITEM, clause.name, verdict=UNMEASURED, note=clause.reason)
             continue
         told(clause.name)
-        failed = ""
-        done = 0
+        failed, done = "", 0
+        asked = replace(kernel, hidden=clause.hidden)
         for problem in clause.problems:
             try:
-                check_problem(kernel, problem)  # type: ignore[arg-type]
+                check_problem(asked, problem)  # type: ignore[arg-type]
             except VerifyError as error:
                 failed = str(error).removesuffix(f"; {problem}") + f"; {in_words(problem)}"
                 break

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tilegen.check.foreign import Launch, check_file
-from tilegen.check.lines import CheckReport, Line, Suggestion
-from tilegen.check.meaning import Meaning, grid_of
-from tilegen.check.spec import check_spec
+from tilegen.checklist.foreign import Launch, check_file
+from tilegen.checklist.lines import CheckReport, Line, Suggestion
+from tilegen.checklist.meaning import Meaning, grid_of
+from tilegen.checklist.spec import check_spec
 from tilegen.errors import SpecError, require
 from tilegen.hardware import Arch
 from tilegen.spec import TileSpec

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class Traffic:
     """What the warps of one launch asked of memory at one line of the text, counted.
 
+    Of a line in the loop over K: in the steps that :attr:`Count.multiply_adds` belongs to.
+
     Attributes
     ----------
     line : int
@@ -25,7 +27,8 @@ class Traffic:
         ``"shared"`` or ``"global"``.
     writes : bool
     operand : str
-        Whose array or tile it is; ``"ab"``: one line reads the tiles of both; empty: not known.
+        Whose array or tile it is; ``"d"``: also shared memory that the epilogue uses; ``"ab"``: one
+        line reads the tiles of both; empty: not known.
     accesses : int
         Warp accesses.
     bytes : int
@@ -54,7 +57,7 @@ class Count:
     ----------
     traffic : tuple of Traffic
     multiply_adds : int
-        That the problem asked of the whole tiles of the launch.
+        Of the steps in K that were counted.
     findings : tuple of str
         Faults that the run showed, each in a sentence with its line.
     diverged : int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import product
 from math import log2
@@ -10,17 +11,17 @@ from typing import Any
 from tilegen import registry
 from tilegen.backend import Backend
 from tilegen.build import compile as compile_source
-from tilegen.check.compiled import Compiled, compiled_lines, log_lines
-from tilegen.check.lines import FAIL, Suggestion
-from tilegen.check.support import support_of
+from tilegen.checklist.compiled import Compiled, compiled_lines, log_lines
+from tilegen.checklist.lines import FAIL, Suggestion
+from tilegen.checklist.support import support_of
 from tilegen.errors import CompileError, PlanError, SpecError
 from tilegen.lower import lower
 from tilegen.plan import KernelPlan
 from tilegen.render import emit
 from tilegen.spec import TileSpec
 
-# Compiled at most; a kernel takes a fraction of a second.
-MOST_COMPILED = 24
+# Compiled at most; a kernel takes a fraction of a second, but a minute where it spills without end.
+MOST_COMPILED, MOST_SECONDS = 24, 60.0
 EXTENTS = (8, 16, 32, 64, 128, 256)
 # What giving up a pin counts, where halving an extent counts 1.
 PIN_DISTANCE = 0.5
@@ -43,8 +44,9 @@ def nearest_passing(plan: KernelPlan, most: int = MOST_COMPILED) -> Suggestion:
     """
     backend = registry.get(plan.backend)
     tried, seen, room = 0, {plan.name}, headroom(plan)
+    end = time.monotonic() + MOST_SECONDS
     for change, spec in neighbours(plan.spec, plan.backend):
-        if tried == most:
+        if tried == most or time.monotonic() > end:
             break
         try:
             other = lower(spec, plan.backend, plan.arch)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
-from tilegen.check.lines import Suggestion
+from tilegen.checklist.lines import Suggestion
 
-# Compiled at most; a kernel takes a fraction of a second.
-MOST_COMPILED = 24
+# Compiled at most; a kernel takes a fraction of a second, but a minute where it spills without end.
+MOST_COMPILED, MOST_SECONDS = 24, 60.0
 FACTORS = (0.5, 2.0, 0.25, 4.0)
 _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 
@@ -29,9 +30,9 @@ def nearest_macros(entry: str, defines: Sequence[str], passes: Passes) -> Sugges
     now = numbers_of(entry, defines)
     if not now:
         return None
-    tried = 0
+    tried, end = 0, time.monotonic() + MOST_SECONDS
     for change in changes(now):
-        if tried == MOST_COMPILED:
+        if tried == MOST_COMPILED or time.monotonic() > end:
             break
         tried += 1
         other, macros = changed(entry, defines, change)

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from tilegen import registry
 from tilegen.backend import Backend
-from tilegen.check.compiled import Compiled, foreign_lines, log_lines
-from tilegen.check.lines import FAIL, INFO, PASS, UNMEASURED, CheckReport, Line, Suggestion
-from tilegen.check.macros import nearest_macros
-from tilegen.check.meaning import Meaning, blocks
-from tilegen.check.support import Support, support_of
+from tilegen.checklist.compiled import Compiled, foreign_lines, log_lines
+from tilegen.checklist.lines import FAIL, INFO, PASS, UNMEASURED, CheckReport, Line, Suggestion
+from tilegen.checklist.macros import nearest_macros
+from tilegen.checklist.meaning import Meaning, blocks
+from tilegen.checklist.support import Support, support_of
 from tilegen.entries import Formula
 from tilegen.errors import BackendError, CompileError, SpecError
 from tilegen.hardware import Arch
 from tilegen.lower import find_arch
 
 if TYPE_CHECKING:
-    from tilegen.check.contract import ForeignKernel
+    from tilegen.checklist.contract import ForeignKernel
     from tilegen.emulator import AccessUse, EmulatorRun
 
 ORDERS = (0, 1, 2)
@@ -173,7 +173,7 @@ def _passes(
 
 def _foreign_kernel(support: Support, arch: Arch, text: str, launch: Launch) -> ForeignKernel:
     from tilegen import emulator
-    from tilegen.check.contract import ForeignKernel, ForeignPlan
+    from tilegen.checklist.contract import ForeignKernel, ForeignPlan
 
     assert launch.meaning is not None
     if not (launch.entry and launch.grid and launch.block):
@@ -277,7 +277,7 @@ def _contract(
         note = "what the arguments mean is not said: --gemm would"
         yield Line("contract", verdict=UNMEASURED, note=note)
         return
-    from tilegen.check.contract import contract_lines
+    from tilegen.checklist.contract import contract_lines
 
     try:
         kernel = _foreign_kernel(support, arch, text, launch)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tilegen.backend import Resources
-from tilegen.check.lines import FAIL, INFO, PASS, UNMEASURED, Line, Verdict
+from tilegen.checklist.lines import FAIL, INFO, PASS, UNMEASURED, Line, Verdict
 from tilegen.hardware import Arch
 from tilegen.plan import Entry, KernelPlan, RegisterUse
 from tilegen.tiling import occupancy, registers_left
@@ -15,6 +15,8 @@ SPILL_REMEDY = (
     "values that do not fit in registers go to memory and back; give a thread less to keep (a smaller "
     "warp or thread tile) or let it have more registers (fewer threads or blocks asked for)"
 )
+# Registers left over from which on a spill is not for want of them.
+TO_SPARE = 16
 STACK_REMEDY = (
     "an array of each thread's own lies in memory: index it with what is known at compile time, or "
     "make it smaller"
@@ -116,16 +118,29 @@ def _spills(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Line:
     line = Line("spills", entry.name, predicted, None, 0, "bytes")
     if said.spill_bytes is None:
         return replace(line, verdict=UNMEASURED, note=compiled.silent("spills"))
-    return _spilled(line, said)
+    most = 0 if predicted else min((use.limit for use in uses), default=0)
+    return _spilled(line, said, most)
 
 
-def _spilled(line: Line, said: Resources) -> Line:
-    """The spill line with what was measured."""
+def _spilled(line: Line, said: Resources, most: int = 0) -> Line:
+    """The spill line with what was measured.
+
+    Parameters
+    ----------
+    most : int
+        Registers that the compiler may use, where the plan says that they are enough.
+    """
     loads = said.spill_load_bytes
     if not said.spill_bytes and not loads:
         return replace(line, measured=0, verdict=PASS)
     told = f"{said.spill_bytes} stored" + (f", {loads} loaded" if loads is not None else "")
-    return replace(line, measured=told, verdict=FAIL, note=SPILL_REMEDY)
+    note = SPILL_REMEDY
+    if said.registers is not None and said.registers + TO_SPARE <= most:
+        note = (
+            f"the compiler spills with {said.registers} of {most} registers in use: it is its "
+            "order of the text and not the size of the tile, so another tile or depth may pass"
+        )
+    return replace(line, measured=told, verdict=FAIL, note=note)
 
 
 def _stack(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Line:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tilegen.check.lines import INFO, PASS, UNMEASURED, Line, Verdict
-from tilegen.check.support import Count, Traffic
+from tilegen.checklist.lines import INFO, PASS, UNMEASURED, Line, Verdict
+from tilegen.checklist.support import Count, Traffic
 from tilegen.dtypes import DTYPES
 from tilegen.layout import FragmentLayout, Layout
 from tilegen.plan import Copy, Entry, KernelPlan, SharedTile
@@ -61,6 +61,8 @@ def traffic_lines(plan: KernelPlan, counted: Counted, sector_bytes: int) -> Iter
     yield from _flop_per_load(plan, counted)
     for tile in plan.shared:
         yield from _conflicts(plan, tile, counted)
+    if not any(tile.operand == "d" for tile in plan.shared):
+        yield from _epilogue_conflicts(plan, counted)
     if plan.arch.lanes > 1:
         yield from _global(plan, counted, sector_bytes)
 
@@ -190,6 +192,17 @@ def _conflict(
         if line.note or not predicted
         else replace(line, verdict=INFO, note=f"swizzle {tile.swizzle}")
     )
+
+
+def _epilogue_conflicts(plan: KernelPlan, counted: Counted) -> Iterator[Line]:
+    """Of shared memory that the epilogue uses without a tile in the plan."""
+    for entry in plan.main_entries:
+        for writes in (True, False):
+            found = counted.of(entry.name, "shared", writes, "d")
+            if found is not None:
+                where = f"epilogue, {'stores' if writes else 'loads'} of {entry.name}"
+                line = Line("bank conflicts", where, unit="extra cycles an access")
+                yield _compared(line, found.extra / found.accesses)
 
 
 # ---- global memory -------------------------------------------------------------------------------

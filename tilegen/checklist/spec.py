@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from tilegen import registry
 from tilegen.backend import Backend
 from tilegen.build import compile as compile_source
-from tilegen.check.compiled import Compiled, compiled_lines, log_lines
-from tilegen.check.lines import INFO, UNMEASURED, CheckReport, Line
-from tilegen.check.nearest import nearest_passing
-from tilegen.check.support import Support, support_of
-from tilegen.check.traffic import Counted, diverged_lines, traffic_lines
+from tilegen.checklist.compiled import Compiled, compiled_lines, log_lines
+from tilegen.checklist.lines import INFO, UNMEASURED, CheckReport, Line
+from tilegen.checklist.nearest import nearest_passing
+from tilegen.checklist.support import Support, support_of
+from tilegen.checklist.traffic import Counted, diverged_lines, traffic_lines
 from tilegen.errors import BackendError, CompileError, LaunchError
 from tilegen.hardware import Arch
 from tilegen.lower import lower
@@ -45,7 +45,7 @@ def check_spec(
         *of_compiler,
         *traffic_lines(plan, counted, support.sector_bytes),
         *diverged_lines(counted),
-        *utilisation_lines(support if profile else Support(), source),
+        *(utilisation_lines(support, source) if profile else ()),
         *note_lines(plan),
     )
     told("looking for the nearest change that passes")
