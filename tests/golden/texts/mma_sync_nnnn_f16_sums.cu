@@ -466,7 +466,7 @@ __device__ __forceinline__ void gemm_tile(
 }
 
 // gemm_wide: contiguous axes are contiguous in memory, and 16 bytes at a time are aligned
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_wide(
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_wide(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const unsigned short *__restrict__ a, const i64 lda,
     const unsigned short *__restrict__ b, const i64 ldb,
@@ -477,7 +477,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm_wide(
 }
 
 // gemm_by8: as above, aligned to 8 bytes
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_by8(
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by8(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const unsigned short *__restrict__ a, const i64 lda, const i64 a_step,
     const unsigned short *__restrict__ b, const i64 ldb, const i64 b_step,
@@ -488,7 +488,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm_by8(
 }
 
 // gemm_by4: as above, aligned to 4 bytes
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_by4(
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by4(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const unsigned short *__restrict__ a, const i64 lda, const i64 a_step,
     const unsigned short *__restrict__ b, const i64 ldb, const i64 b_step,
@@ -499,7 +499,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm_by4(
 }
 
 // gemm_narrow: any alignment; a step of 0 broadcasts along a contiguous axis
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_narrow(
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_narrow(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const unsigned short *__restrict__ a, const i64 lda, const i64 a_step,
     const unsigned short *__restrict__ b, const i64 ldb, const i64 b_step,

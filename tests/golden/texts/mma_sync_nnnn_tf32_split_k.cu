@@ -472,7 +472,7 @@ __device__ __forceinline__ void gemm_sum_up(
 }
 
 // gemm_wide: contiguous axes are contiguous in memory, and 16 bytes at a time are aligned
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_wide(
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_wide(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const float *__restrict__ a, const i64 lda,
     const float *__restrict__ b, const i64 ldb,
@@ -482,7 +482,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm_wide(
 }
 
 // gemm_by8: as above, aligned to 8 bytes
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_by8(
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by8(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const float *__restrict__ a, const i64 lda, const i64 a_step,
     const float *__restrict__ b, const i64 ldb, const i64 b_step,
@@ -492,7 +492,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm_by8(
 }
 
 // gemm_narrow: any alignment; a step of 0 broadcasts along a contiguous axis
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_narrow(
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_narrow(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const float *__restrict__ a, const i64 lda, const i64 a_step,
     const float *__restrict__ b, const i64 ldb, const i64 b_step,

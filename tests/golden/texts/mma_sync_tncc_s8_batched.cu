@@ -484,7 +484,7 @@ __device__ __forceinline__ void gemm_tile(
 }
 
 // gemm_wide: contiguous axes are contiguous in memory, and 16 bytes at a time are aligned
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_wide(
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_wide(
     const i64 M, const i64 N, const i64 K, const i64 batch,
     const float alpha, const signed char *__restrict__ a, const i64 lda, const i64 a_batch_stride,
     const signed char *__restrict__ b, const i64 ldb, const i64 b_batch_stride,
@@ -496,7 +496,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm_wide(
 }
 
 // gemm_by8: as above, aligned to 8 bytes
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_by8(
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by8(
     const i64 M, const i64 N, const i64 K, const i64 batch,
     const float alpha, const signed char *__restrict__ a, const i64 lda, const i64 a_step, const i64 a_batch_stride,
     const signed char *__restrict__ b, const i64 ldb, const i64 b_step, const i64 b_batch_stride,
@@ -508,7 +508,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm_by8(
 }
 
 // gemm_by4: as above, aligned to 4 bytes
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_by4(
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by4(
     const i64 M, const i64 N, const i64 K, const i64 batch,
     const float alpha, const signed char *__restrict__ a, const i64 lda, const i64 a_step, const i64 a_batch_stride,
     const signed char *__restrict__ b, const i64 ldb, const i64 b_step, const i64 b_batch_stride,
@@ -520,7 +520,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm_by4(
 }
 
 // gemm_narrow: any alignment; a step of 0 broadcasts along a contiguous axis
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_narrow(
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_narrow(
     const i64 M, const i64 N, const i64 K, const i64 batch,
     const float alpha, const signed char *__restrict__ a, const i64 lda, const i64 a_step, const i64 a_batch_stride,
     const signed char *__restrict__ b, const i64 ldb, const i64 b_step, const i64 b_batch_stride,
