@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilegen.dataflow import (
@@ -92,6 +92,11 @@ class RegisterUse:
     @property
     def spills(self) -> bool:
         return self.predicted > self.limit
+
+    def ahead(self, most: int) -> RegisterUse:
+        """With what a compiler takes beyond the need, as far as the limit leaves it."""
+        room = max(0, self.limit - self.predicted)
+        return replace(self, addressing=self.addressing + max(0, min(most, room)))
 
 
 @dataclass(frozen=True)
