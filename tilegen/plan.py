@@ -93,10 +93,13 @@ class RegisterUse:
     def spills(self) -> bool:
         return self.predicted > self.limit
 
-    def ahead(self, most: int) -> RegisterUse:
-        """With what a compiler takes beyond the need, as far as the limit leaves it."""
-        room = max(0, self.limit - self.predicted)
-        return replace(self, addressing=self.addressing + max(0, min(most, room)))
+    def expected(self, more: int) -> RegisterUse:
+        """Of what a thread needs, what a compiler will take: so many more, as far as the limit leaves it.
+
+        A need beyond the limit stays, and tells the spill.
+        """
+        room = self.limit - self.predicted
+        return self if self.spills else replace(self, addressing=self.addressing + min(more, room))
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def register_use(
     rows = min(MOST_ROWS, sum(slow for slow, _ in fetches))
     needed, needed_of_row = NEEDED if stages > 1 else NEEDED_OF_ONE_STAGE
     wanted, wanted_of_row = WANTED if stages > 1 else WANTED_OF_ONE_STAGE
-    ahead = fragments + wanted - needed + (wanted_of_row - needed_of_row) * rows
+    more = fragments + wanted - needed + (wanted_of_row - needed_of_row) * rows
     return RegisterUse(
         arch.registers.name,
         accumulators=tiles["a"].mmas * tiles["b"].mmas * instruction.registers("c"),
@@ -64,4 +64,4 @@ def register_use(
         staging=0 if asynchronous else staging,
         addressing=needed + needed_of_row * rows,
         limit=registers_left(arch, threads, min_blocks),
-    ).ahead(ahead)
+    ).expected(more)
