@@ -12,14 +12,16 @@ from tilegen.plan import RegisterUse
 from tilegen.tiling import registers_left
 
 from .mma_instructions import FP8
-from .mma_tiles import OperandTile
+from .mma_tiles import CHUNK_BYTES, OperandTile
 
+# Registers of a chunk.
+WORDS = CHUNK_BYTES // 4
 # Fragments of this step in k and of the next one.
 BUFFERS = 2
 # Registers beside sums and fragments, and for each row of chunks that a thread moves: its addresses.
 # What must be there at least, and what ptxas takes where there is room, to have more loads under way.
 # With one stage nothing travels beside the products.
-NEEDED, NEEDED_OF_ONE_STAGE = (60, 3), (15, 5)
+NEEDED, NEEDED_OF_ONE_STAGE = (35, 2), (5, 4)
 WANTED, WANTED_OF_ONE_STAGE = (40, 5), (15, 4)
 # Of so many rows on ptxas computes addresses anew.
 MOST_ROWS = 24
@@ -45,23 +47,22 @@ def register_use(
     asynchronous : bool
         Whether cp.async brings the tiles, which takes no registers.
     """
-    fetches = [t.fetches(threads) for t in tiles.values()]
+    fetches = {t: t.fetches(threads) for t in tiles.values()}
     fragments = sum(t.mmas * instruction.registers(o) for o, t in tiles.items())
     made = FP8_FRAGMENTS if instruction.type_a in FP8 and arch.name.startswith("sm_90") else 0
-    # The narrow entry gathers elements of a chunk one by one, each in a register of its own.
-    staging = sum(
-        slow * fast * max(4, t.chunk)
-        for (slow, fast), t in zip(fetches, tiles.values(), strict=True)
-    )
-    rows = min(MOST_ROWS, sum(slow for slow, _ in fetches))
+    rows = min(MOST_ROWS, sum(slow for slow, _ in fetches.values()))
     needed, needed_of_row = NEEDED if stages > 1 else NEEDED_OF_ONE_STAGE
     wanted, wanted_of_row = WANTED if stages > 1 else WANTED_OF_ONE_STAGE
-    more = fragments + wanted - needed + (wanted_of_row - needed_of_row) * rows
+    staging = gathered = 0
+    if not asynchronous:
+        staging = sum(slow * fast for slow, fast in fetches.values()) * WORDS
+        # The narrow entry gathers a chunk's elements one by one, each in a register of its own.
+        gathered = sum(s * f * max(0, t.chunk - WORDS) for t, (s, f) in fetches.items())
     return RegisterUse(
         arch.registers.name,
         accumulators=tiles["a"].mmas * tiles["b"].mmas * instruction.registers("c"),
-        operands=(1 + made) * fragments,
-        staging=0 if asynchronous else staging,
-        addressing=needed + needed_of_row * rows,
+        operands=(BUFFERS + made) * fragments,
+        staging=staging,
+        addressing=needed + needed_of_row * rows + gathered,
         limit=registers_left(arch, threads, min_blocks),
-    ).expected(more)
+    ).expected(wanted - needed + (wanted_of_row - needed_of_row) * rows)
