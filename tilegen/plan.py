@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilegen.dataflow import (
@@ -92,6 +92,14 @@ class RegisterUse:
     @property
     def spills(self) -> bool:
         return self.predicted > self.limit
+
+    def expected(self, more: int) -> RegisterUse:
+        """Of what a thread needs, what a compiler will take: so many more, as far as the limit leaves it.
+
+        A need beyond the limit stays, and tells the spill.
+        """
+        room = self.limit - self.predicted
+        return self if self.spills else replace(self, addressing=self.addressing + min(more, room))
 
 
 @dataclass(frozen=True)

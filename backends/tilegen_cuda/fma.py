@@ -41,8 +41,11 @@ COPIES = ("cp_async", "registers")
 MOST_BLOCKS = 8
 # How deep the loop over BLOCK_K is unrolled.
 UNROLL_K = 8
-# Pointers, sizes, strides, the loop and the tile's place; for each access of a copy its addresses.
-ADDRESS_REGISTERS, ACCESS_REGISTERS = 48, 4
+# Registers beside sums and operands, and for each fetch of a thread by cp.async and through registers:
+# its addresses, and what it holds. What must be there at least, and what ptxas takes where there is
+# room; with one stage nothing travels beside the products. Fitted: docs/register_model.py.
+NEEDED, NEEDED_OF_ONE_STAGE = (60, 4, 8), (20, 4, 8)
+WANTED, WANTED_OF_ONE_STAGE = (15, 7, 11), (30, 8, 13)
 # What one access of the widest kind moves.
 WIDEST_BYTES = 16
 
@@ -118,7 +121,7 @@ class Fma:
             passes=way.passes,
             stages=stages,
             shared=shared,
-            registers=(_registers(spec, arch, way, staging, behind, threads, min_blocks),),
+            registers=(_registers(spec, arch, way, staging, behind, threads, min_blocks, stages),),
             numbers={"way": way, "staging": staging, "behind": behind, "min_blocks": min_blocks},
             notes=tuple(notes),
         )
@@ -218,16 +221,29 @@ def _registers(
     behind: frozenset[str],
     threads: int,
     min_blocks: int,
+    stages: int,
 ) -> RegisterUse:
     """Registers of one thread, and how many it can have in a block of so many."""
-    file, words = arch.registers, DTYPES[spec.types.acc].bytes // 4
-    rows, cols = way.tile
+    words, (rows, cols) = DTYPES[spec.types.acc].bytes // 4, way.tile
+    fetches = {o: s.fetches(threads) for o, s in staging.items()}
+    held = sum(s.registers(threads) for o, s in staging.items() if o not in behind)
+    copied = sum(n for o, n in fetches.items() if o in behind)
+    fetched = sum(fetches.values()) - copied
+
+    def beside(counts: tuple[int, int, int]) -> int:
+        base, of_copied, of_fetched = counts
+        return base + of_copied * copied + of_fetched * fetched
+
+    pipelined = stages > 1
+    needed = beside(NEEDED if pipelined else NEEDED_OF_ONE_STAGE)
+    wanted = beside(WANTED if pipelined else WANTED_OF_ONE_STAGE)
+    operands = (rows + cols) * words
     return RegisterUse(
-        file.name,
+        arch.registers.name,
         accumulators=rows * cols * words,
-        operands=(rows + cols) * words,
-        staging=sum(s.registers(threads) for o, s in staging.items() if o not in behind),
-        addressing=ADDRESS_REGISTERS
-        + ACCESS_REGISTERS * sum(s.fetches(threads) for s in staging.values()),
+        operands=operands,
+        staging=held,
+        addressing=needed - held,
         limit=registers_left(arch, threads, min_blocks),
-    )
+        # Where there is room, the operands of the next step in k are loaded beside those of this one.
+    ).expected((operands if pipelined else 0) + wanted - needed)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tilegen.backend import TypeCombination
 from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch, Instruction
-from tilegen.plan import Budget, Copy, KernelPlan, Pipeline, RegisterUse, Role, shared_end
+from tilegen.plan import Budget, Copy, KernelPlan, Pipeline, Role, shared_end
 from tilegen.roles import Roles
 from tilegen.rules import Candidate, Rule, Violation
 from tilegen.spec import PinValue, TileSpec
@@ -18,23 +18,19 @@ from tilegen.tiling import (
     occupancy,
     planned_steps,
     power_of_two_divisor,
-    registers_left,
 )
 
 from .archs import dynamic_bytes
 from .mma_entries import entries, sum_bytes
 from .mma_fragments import fragments, ownership
 from .mma_instructions import FP8, combinations, turned
+from .mma_registers import BUFFERS, register_use
 from .mma_tiles import CHUNK_BYTES, OperandTile, shared_tiles
 
 SWIZZLES = ("none", "pad", "xor")
 COPIES = ("cp_async", "registers")
 EPILOGUES = ("direct", "shared")
 MOST_BLOCKS = 8
-# Fragments of this step in k and of the next one.
-BUFFERS = 2
-# Pointers, sizes, strides, the loop, the tile's place, and the addresses of copies and fragments.
-ADDRESS_REGISTERS, CHUNK_REGISTERS = 40, 2
 
 
 def of_arch(arch: Arch) -> tuple[Instruction, ...]:
@@ -115,7 +111,7 @@ class MmaSync:
             split_k=spec.split_k,
             shared=shared,
             registers=(
-                _registers(spec, arch, instruction, tiles, threads, min_blocks, asynchronous),
+                register_use(stages, arch, instruction, tiles, threads, min_blocks, asynchronous),
             ),
             numbers={
                 "tiles": tiles,
@@ -258,9 +254,10 @@ def _instruction(spec: TileSpec, arch: Arch) -> Instruction | None:
 
 
 def out_vector(spec: TileSpec) -> int:
-    """Elements of D in one access of 16 bytes, as far as a warp's columns are whole ones."""
+    """Elements in one access of at most 16 bytes to C and D, as far as a warp's columns are whole ones."""
     _, cols = Roles.of(spec).order(spec.warp)
-    return power_of_two_divisor(cols, CHUNK_BYTES // DTYPES[spec.types.d].bytes)
+    widest = max(DTYPES[t].bytes for t in (spec.types.c, spec.types.d))
+    return power_of_two_divisor(cols, CHUNK_BYTES // widest)
 
 
 # Elements of padding behind a row of sums in shared memory: rows of a quarter warp then lie apart.
@@ -317,26 +314,3 @@ def _copies(
             )
         )
     return tuple(out)
-
-
-def _registers(
-    spec: TileSpec,
-    arch: Arch,
-    instruction: Instruction,
-    tiles: Mapping[str, OperandTile],
-    threads: int,
-    min_blocks: int,
-    asynchronous: bool,
-) -> RegisterUse:
-    """Registers of one thread, and how many it can have in a block of so many."""
-    file = arch.registers
-    chunks = sum(slow * fast for slow, fast in (t.fetches(threads) for t in tiles.values()))
-    live = sum(t.mmas * instruction.registers(o) for o, t in tiles.items())
-    return RegisterUse(
-        file.name,
-        accumulators=tiles["a"].mmas * tiles["b"].mmas * instruction.registers("c"),
-        operands=BUFFERS * live,
-        staging=0 if asynchronous else chunks * CHUNK_BYTES // 4,
-        addressing=ADDRESS_REGISTERS + CHUNK_REGISTERS * chunks,
-        limit=registers_left(arch, threads, min_blocks),
-    )
