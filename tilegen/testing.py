@@ -696,6 +696,7 @@ __all__ = [
     "epilogue_operands",
     "epilogues",
     "make_arrays",
+    "operand_values",
     "problems",
     "reference",
     "rounded",

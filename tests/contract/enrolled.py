@@ -138,8 +138,8 @@ class Target:
         }
         backend = registry.get(self.backend)
         (bm, bn, bk), (wm, wn) = SPECS[name]["block"], SPECS[name]["warp"]
-        # Instructions of bytes are 32 deep: an odd number of them, where doubling leads nowhere.
-        depths = (*(bk * z for z in (1, 2, 4, 8, 16)), 96)
+        # An odd number of instructions of 8 and of 32 where doubling leads nowhere.
+        depths = (*(bk * z for z in (1, 2, 4, 8, 16)), 24, 96)
         for m, n, depth in (
             (x, y, z) for z in depths for x in (1, 2, 4, 8) for y in (x, 2 * x, 4 * x)
         ):
