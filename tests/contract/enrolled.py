@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tilegen.backend import Backend, Device, Form, TypeCombination
 from tilegen.build import find_device
 from tilegen.dtypes import DTYPES
 from tilegen.errors import BackendError, PlanError
+from tilegen.lower import attempt
 
 NAMED = os.environ.get("TILEGEN_TEST_DEVICE", "")
 # Types beside a form's first pass through the same code but for their loads and stores, so that two
@@ -127,7 +129,7 @@ class Target:
     def spec(self, name: str) -> tg.TileSpec:
         """The spec of this name in the target's form and types.
 
-        Where its tiles are refused, the next larger ones that are not.
+        Where its tiles are refused, the next larger ones that are not, in whole multiples if any are.
         """
         data = {
             **SPECS[name],
@@ -135,21 +137,35 @@ class Target:
             "types": self.type_names,
             "pins": self.pins,
         }
-        refusal = None
-        for m, n, k in (
-            (x, y, z) for z in (1, 2, 4, 8, 16) for x in (1, 2, 4, 8) for y in (x, 2 * x)
-        ):
-            (bm, bn, bk), (wm, wn) = SPECS[name]["block"], SPECS[name]["warp"]
-            spec = tg.TileSpec(
-                **{**data, "block": (bm * m, bn * n, bk * k), "warp": (wm * m, wn * n)}
-            )
-            try:
-                tg.lower(spec, self.backend, self.device.arch)
-            except PlanError as error:
-                refusal = refusal or error
-            else:
+        first, backend = tg.TileSpec(**data), registry.get(self.backend)
+        tile = first.block, first.warp
+        for block, warp in (*_multiples(*tile), *_rounded(*tile)):
+            spec = first.replace(block=block, warp=warp)
+            if attempt(spec, backend, self.device.arch)[0] is not None:
                 return spec
-        raise AssertionError(f"no tiles like those of {name!r} are legal on {self}: {refusal}")
+        # Which says why.
+        tg.lower(first, self.backend, self.device.arch)
+        raise AssertionError(f"no tiles like those of {name!r} are legal on {self}")
+
+
+Tile = tuple[tuple[int, int, int], tuple[int, int]]
+
+
+def _multiples(block: tuple[int, int, int], warp: tuple[int, int]) -> Iterator[Tile]:
+    """The tile and what is 2 to 16 times as large, along each axis."""
+    for z in (1, 2, 4, 8, 16):
+        for x in (1, 2, 4, 8):
+            for y in (x, 2 * x):
+                yield (block[0] * x, block[1] * y, block[2] * z), (warp[0] * x, warp[1] * y)
+
+
+def _rounded(block: tuple[int, int, int], warp: tuple[int, int]) -> Iterator[Tile]:
+    """As many warps of the tile, rounded up to whole fragments of 8 or 16 rows and columns."""
+    for m, n, k in product((8, 16), (8, 16), (8, 16, 32)):
+        rows, cols, depth = (
+            -(-x // y) * y for x, y in zip((*warp, block[2]), (m, n, k), strict=True)
+        )
+        yield (block[0] // warp[0] * rows, block[1] // warp[1] * cols, depth), (rows, cols)
 
 
 def _devices(backend: Backend) -> list[Device]:
