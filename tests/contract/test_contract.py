@@ -125,6 +125,10 @@ def test_every_entry_runs(target: Target, name: str) -> None:
         for m, n in ((2 * bm, 2 * bn), (bm + 1, bn + 1))
         for v in ("integers", "normal")
     }
+    # Aligned to some elements and no more: entries of the widths between.
+    for x in (2, 4, 8):
+        problem = Problem(bm + 1, bn + 1, 2 * bk + 1, views=views(View(offset=x, multiple=x)))
+        ran.add(check_problem(k, problem).entry)
     assert ran == {entry.name for entry in k.plan.main_entries}
 
 
