@@ -17,6 +17,7 @@ from .mma import OUT_PAD
 from .mma_entries import REDUCE_THREADS, reduce_vector, widths
 from .mma_reads import Ldmatrix, Reads
 from .mma_tiles import OperandTile
+from .mma_wholes import wholes
 from .types import SPELLINGS, STORED
 
 # What an epilogue computes in: s32 in 64 bits, so that nothing leaves them.
@@ -27,6 +28,10 @@ SUMS = {
     "f64": ("double", "d", "double"),
     "s32": ("int", "r", "int"),
     "f16": ("unsigned", "r", "float"),
+}
+WAITS = {
+    0: "this thread's copies",
+    1: "this thread's copies, but for those of the latest group",
 }
 SAYS = {
     "wide": "contiguous axes are contiguous in memory, and 16 bytes at a time are aligned",
@@ -57,7 +62,7 @@ class Staged:
     swizzle_shift: int
     registers: int
     registers_name: str
-    group: int
+    advance: str
     rounded: bool
     copy_include: str
     slow_first: str
@@ -95,6 +100,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
     steps, functions = _steps(plan, roles, conversions)
     interleaved = tiles[roles.cols].interleaved
     stages = plan.pipeline.stages
+    in_flight = max(0, stages - 2)
     return {
         **roles.names,
         **out,
@@ -124,18 +130,28 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "exp2": SPELLINGS[spec.types.compute].exp2 if spec.types.compute in SPELLINGS else "",
         "fabs": SPELLINGS[spec.types.compute].fabs if spec.types.compute in SPELLINGS else "",
         "async": asynchronous,
+        "depth_says": "a part of K; a second kernel adds the parts up"
+        if split
+        else "the whole of K",
+        "swizzled": any(s.swizzled for s in staged),
+        "wholes": wholes(plan, asynchronous),
         "copies_say": "asynchronous copies" if asynchronous else "loads through registers",
         "async_copies": [
             AsyncCopy(n, "cg" if n == 16 else "ca")
             for n in ((4, 8, 16) if size < 8 else (8, 16))
             if asynchronous
         ],
-        "fetch_chunk_include": NOTHING if asynchronous and size >= 4 else "_mma_fetch_chunk.cu.j2",
+        "chunk_include": f"_mma_{'copy' if asynchronous else 'fetch'}_chunk.cu.j2",
+        "by_8": size < 8,
+        "by_4": size < 4,
         "copy_by_8_include": "_mma_copy_by_8.cu.j2" if size < 8 else NOTHING,
         "copy_by_4_include": "_mma_copy_by_4.cu.j2" if size < 4 else NOTHING,
         "copy_elements_include": f"_mma_copy_elements_{'gathered' if size < 4 else 'async'}.cu.j2",
         "element_bytes": size,
-        "in_flight": max(0, stages - 2),
+        "in_flight": in_flight,
+        "wait_says": WAITS.get(
+            in_flight, f"this thread's copies, but for the latest {in_flight} groups"
+        ),
         "loop_include": f"_mma_loop_{'pipelined' if stages > 1 else 'single'}.cu.j2",
         "store_include": NOTHING if asynchronous else "_mma_store_next.cu.j2",
         "prologue_says": ", and all stages but one are filled" if stages > 1 else "",
@@ -268,7 +284,7 @@ def _staged(plan: KernelPlan, roles: Roles, tile: OperandTile, asynchronous: boo
         swizzle_shift=shared.swizzle_shift,
         registers=registers,
         registers_name="ROW_REGISTERS" if tile.is_row else "COL_REGISTERS",
-        group=tile.group,
+        advance=f"i += {tile.group}" if tile.group > 1 else "++i",
         rounded=getattr(plan.spec.types, x) == "tf32",
         copy_include="_mma_copy_tile.cu.j2" if asynchronous else "_mma_fetch_tile.cu.j2",
         slow_first=f"({block} + {x}_slow)" if tile.along_k else across,
@@ -326,7 +342,8 @@ def _entries(plan: KernelPlan) -> dict[str, Any]:
     body_name, reduce_name = f"{spec.name}_tile", f"{spec.name}_sum_up"
     accesses = dict(widths(spec))
     min_blocks = int(plan.numbers["MIN_BLOCKS"])
-    launched = f"THREADS, {min_blocks}" if min_blocks > 1 else "THREADS"
+    # Left to itself, ptxas aims at more blocks and spills a few bytes to get there.
+    launched = f"THREADS, {min_blocks}"
 
     def of(entry: Entry) -> dict[str, str]:
         main = entry.role == "main"

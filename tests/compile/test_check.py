@@ -13,6 +13,7 @@ from unit.test_check import SCHEMA
 import tilegen as tg
 import tilegen.cli as cli
 from tilegen import registry, rules
+from tilegen.backend import Toolchain
 from tilegen.checklist import Launch
 from tilegen.checklist.nearest import changed, nearest_passing, passes
 from tilegen_cuda.archs import ARCHS
@@ -33,6 +34,7 @@ SPILLING: dict[str, dict[str, Any]] = {
         "block": (64, 128, 8),
         "warp": (32, 64),
         "types": dict.fromkeys(("a", "b", "acc", "c", "d"), "f64"),
+        "pins": {"cuda": {"form": "fma"}},
     },
     "an epilogue": {
         "block": (256, 128, 16),
@@ -144,15 +146,14 @@ def test_what_was_tried_before_the_suggestion_does_not_pass() -> None:
 
 
 def test_without_a_compiler_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tilegen_cuda.toolchain as toolchain
-
-    monkeypatch.setattr(toolchain, "nvrtc", lambda: None)
+    there_is_none = Toolchain("none", missing="no compiler: pip install 'tilegen[cuda]'")
+    backend = type(registry.get("cuda"))
+    monkeypatch.setattr(backend, "toolchain", lambda *_, **__: there_is_none)
     spec = tg.TileSpec(block=(64, 64, 16), warp=(32, 32))
     report = tg.check(spec, "cuda", "sm_80", count=False, profile=False)
     assert report.passed
     (line, *_) = report.find("registers")
-    assert line.verdict == "not measured"
-    assert "pip install 'tilegen[cuda]'" in line.note
+    assert (line.verdict, line.note) == ("not measured", there_is_none.missing)
 
 
 @pytest.mark.skipif(not registry.get("opencl").devices(), reason="no OpenCL device")

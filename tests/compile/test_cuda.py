@@ -205,3 +205,54 @@ int main(void)
         "256", str(entry.shared_bytes), str(entry.shared_bytes), str(len(entry.arguments)),
         str(entry.grid(M=300, N=200, K=50, batch=1)), "1", "0", "1",
     ]  # fmt: skip
+
+
+def mma(a: str, acc: str = "f32", d: str = "", **data: Any) -> dict[str, Any]:
+    """A small spec of the mma_sync form; D is of A's type unless it is named."""
+    types = {"a": a, "b": a, "acc": acc, "c": d or a, "d": d or a}
+    return {"block": (64, 64, 32), "warp": (32, 32), "types": types, **data}
+
+
+STEPS = [{"op": "bias"}, {"op": "gelu"}, {"op": "residual"}]
+TURNED = {"a": "col", "b": "row", "d": "col"}
+# Small tiles, since compiling takes its time, and a large one; each arch is there.
+MMA_CASES = [
+    ("sm_75", mma("f16", "f16", layout=TURNED, split_k=2)),
+    ("sm_75", mma("f16", block=(32, 32, 16), warp=(16, 32), stages=1)),
+    ("sm_80", mma("bf16", layout=TURNED, split_k=2, batch="strided", epilogue=STEPS[:1])),
+    ("sm_86", mma("tf32", d="f32", layout=TURNED)),
+    ("sm_89", mma("e4m3", d="f16", layout=TURNED)),
+    ("sm_90", mma("e5m2", d="bf16", stages=1)),
+    ("sm_90a", mma("s8", "s32", layout=TURNED)),
+    ("sm_90a", mma("bf16", block=(128, 256, 32), warp=(64, 64), stages=3)),
+    ("sm_100", mma("f64", "f64", block=(32, 64, 16), warp=(16, 32))),
+    ("sm_120", mma("f16", batch="strided", epilogue=STEPS)),
+    ("sm_120", mma("u8", "s32", "s32", pins={"cuda": {"epilogue": "shared"}})),
+]
+assert {arch for arch, _ in MMA_CASES} == set(ARCHS)
+
+
+def what(x: Any) -> str:
+    return x if isinstance(x, str) else "-".join([*x["types"].values(), *map(str, x["block"])])
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("arch", "data"), MMA_CASES, ids=what)
+def test_mma_kernels_take_what_is_planned(arch: str, data: dict[str, Any]) -> None:
+    binary = compiled(arch, **data)
+    plan = binary.source.plan
+    assert plan.form == "mma_sync"
+    assert binary.data[:4] == b"\x7fELF"
+    assert "warning" not in binary.log
+    assert list(binary.resources) == [e.name for e in plan.entries]
+    dynamic = plan.budget.shared_bytes > 48 * 1024
+    for entry in plan.entries:
+        said = binary.resources[entry.name]
+        assert (said.spill_bytes, said.stack_bytes) == (0, 0)
+        assert said.registers is not None
+        assert said.registers <= plan.budget.registers[0].limit
+        main = entry.role == "main"
+        assert said.shared_bytes == (plan.budget.shared_bytes if main and not dynamic else 0)
+        if main and dynamic:
+            planned = {"bytes of dynamic shared memory": plan.budget.shared_bytes}
+            assert said.extra == planned

@@ -137,12 +137,14 @@ class Target:
             "pins": self.pins,
         }
         backend = registry.get(self.backend)
-        for m, n, k in (
-            (x, y, z) for z in (1, 2, 4, 8, 16, 32) for x in (1, 2, 4, 8) for y in (x, 2 * x)
+        (bm, bn, bk), (wm, wn) = SPECS[name]["block"], SPECS[name]["warp"]
+        # Instructions of bytes are 32 deep: an odd number of them, where doubling leads nowhere.
+        depths = (*(bk * z for z in (1, 2, 4, 8, 16)), 96)
+        for m, n, depth in (
+            (x, y, z) for z in depths for x in (1, 2, 4, 8) for y in (x, 2 * x, 4 * x)
         ):
-            (bm, bn, bk), (wm, wn) = SPECS[name]["block"], SPECS[name]["warp"]
             spec = tg.TileSpec(
-                **{**data, "block": (bm * m, bn * n, bk * k), "warp": (wm * m, wn * n)}
+                **{**data, "block": (bm * m, bn * n, depth), "warp": (wm * m, wn * n)}
             )
             # What the refusals would propose is not asked for: that takes most of the time.
             if attempt(spec, backend, self.device.arch)[0] is not None:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import tilegen as tg
-from tilegen import emulator
+from tilegen import emulator, registry
 from tilegen.backend import Resources
 from tilegen.checklist import Launch, Meaning, grid_of
 from tilegen.checklist.support import ForeignBinary
 from tilegen.emulator import AccessUse
+from tilegen_cuda.archs import ARCHS
 from tilegen_cuda.counting import count
 
 LADDER = Path(__file__).parents[2] / "examples" / "05_emulator"
@@ -108,6 +109,7 @@ SPECS: dict[str, dict[str, Any]] = {
         "block": (32, 64, 16),
         "warp": (16, 32),
         "types": dict.fromkeys(("a", "b", "acc", "c", "d"), "f64"),
+        "pins": {"cuda": {"form": "fma"}},
     },
     "an epilogue": {
         "block": (32, 32, 8),
@@ -143,6 +145,32 @@ def test_what_is_counted_was_planned(name: str, arch: str) -> None:
     } <= others
     assert ("residual, loads of gemm_wide" in others) == (name == "an epilogue")
     assert [x.verdict for x in report.find("divergence")] == ["pass", "pass"]
+
+
+HAS_MMA = any(f.name == "mma_sync" for f in registry.get("cuda").forms(ARCHS["sm_80"]))
+
+
+@pytest.mark.skipif(not HAS_MMA, reason="the cuda backend has no form mma_sync")
+@pytest.mark.parametrize("layout", [{"a": "row", "b": "col"}, {"a": "col", "b": "row"}], ids=str)
+@pytest.mark.parametrize("types", [("bf16", "f32", "bf16"), ("s8", "s32", "s32")], ids=str)
+def test_fragment_loads_are_counted_as_planned(
+    types: tuple[str, str, str], layout: dict[str, str]
+) -> None:
+    a, acc, c = types
+    spec = tg.TileSpec(
+        block=(64, 64, 32),
+        warp=(32, 32),
+        stages=3,
+        types={"a": a, "b": a, "acc": acc, "c": c},
+        layout=layout,
+    )
+    report = tg.check(spec, "cuda", "sm_80", profile=False)
+    assert report.passed, report
+    (loads,) = report.find("fragment loads per mma")
+    assert loads.measured == loads.predicted
+    for where in ("a's tile, loads", "a's tile, stores", "b's tile, loads", "b's tile, stores"):
+        (line,) = report.find("bank conflicts", where)
+        assert line.measured == line.predicted
 
 
 def test_a_fault_in_the_text_fails_the_check(monkeypatch: pytest.MonkeyPatch) -> None:

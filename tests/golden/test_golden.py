@@ -81,6 +81,8 @@ CASES = {
     ),
 }
 
+BF16 = {"a": "bf16", "b": "bf16", "acc": "f32", "c": "bf16", "d": "bf16"}
+TF32 = {"a": "tf32", "b": "tf32", "acc": "f32", "c": "f32", "d": "f32"}
 CUDA_CASES = {
     "fma_nnnn.cu": ("sm_80", {"block": (128, 128, 16), "warp": (64, 32), "stages": 3}),
     # Both operands pass through registers, and one tile is there at a time.
@@ -105,6 +107,36 @@ CUDA_CASES = {
             "stages": 4,
             "layout": {"a": "col", "d": "col"},
         },
+    ),
+    "mma_sync_nnnn_bf16.cu": (
+        "sm_90a",
+        {"block": (128, 128, 32), "warp": (64, 32), "stages": 3, "types": BF16},
+    ),
+    # D's rows are B's columns, and the bytes of both operands are turned in pairs.
+    "mma_sync_tncc_s8_batched.cu": (
+        "sm_80",
+        {
+            "block": (64, 64, 64),
+            "warp": (32, 32),
+            "batch": "strided",
+            "types": {"a": "s8", "b": "s8", "acc": "s32", "c": "s8", "d": "s8"},
+            "layout": {"a": "col", "b": "row", "c": "col", "d": "col"},
+            "epilogue": [{"op": "bias"}, {"op": "relu"}],
+        },
+    ),
+    # Without cp.async; two sums lie in one register.
+    "mma_sync_nnnn_f16_sums.cu": (
+        "sm_75",
+        {
+            "block": (64, 64, 32),
+            "warp": (32, 32),
+            "types": dict.fromkeys(("a", "b", "acc", "c", "d"), "f16"),
+        },
+    ),
+    # A part of K for each block; lanes read their own elements of B.
+    "mma_sync_nnnn_tf32_split_k.cu": (
+        "sm_80",
+        {"block": (64, 64, 32), "warp": (32, 32), "split_k": 2, "types": TF32},
     ),
 }
 

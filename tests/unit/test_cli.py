@@ -221,6 +221,7 @@ def test_help(run, words):
         ("plan", SPEC, *GPU),
         ("diff", SPEC, BATCHED, *GPU),
         ("build", SPEC, *GPU),
+        ("check", SPEC, *GPU),
         ("targets",),
         ("schema",),
         ("cache", "path"),
@@ -270,7 +271,7 @@ def test_every_command_prints_json(run, words):
 def test_bad_specs(refused, tmp_path, text, says):
     path = tmp_path / "s.toml"
     path.write_text(text)
-    for words in (("plan",), ("build", "-o", str(tmp_path / "out")), ("verify",)):
+    for words in (("plan",), ("build", "-o", str(tmp_path / "out")), ("verify",), ("check",)):
         assert says in refused(words[0], str(path), *GPU, *words[1:])
     assert [p.name for p in tmp_path.iterdir()] == ["s.toml"]
 
@@ -306,6 +307,10 @@ def test_bad_json_and_bytes(refused, tmp_path):
         (("build", SPEC, *OPENCL, "--verify", "--examples", "0"), "--examples"),
         (("verify", SPEC, *OPENCL, "--seed", "x7"), "--seed"),
         (("plan", SPEC), "--backend"),
+        (("check", SPEC), "--backend"),
+        (("check", "nope.toml", *GPU), "no such file"),
+        (("check", SPEC, *GPU, "--gemm", "A B D"), "--gemm is for kernel files"),
+        (("check", ""), "path is empty"),
         (("plan",), "SPEC"),
         (("bild", SPEC), "bild"),
         (("plan", SPEC, *GPU, "--fast"), "--fast"),
