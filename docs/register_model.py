@@ -3,6 +3,7 @@
     python docs/register_model.py compile mma_sync --seed 1 --count 400 -o FILE.json
     python docs/register_model.py report FILE.json...      the errors of the model as it stands
     python docs/register_model.py worst FILE.json...       the specs on which it is furthest off
+    python docs/register_model.py table                    rewrite the table in docs/registers.md
 
 ``compile`` adds to the file what is not in it yet and stops after ``--seconds``, so that it can be
 called again. A file holds specs and what ptxas said; ``report`` plans the specs anew, so that a model
@@ -24,6 +25,7 @@ from typing import Any
 import tilegen as tg
 from tilegen import registry
 from tilegen.backend import Form, Resources
+from tilegen.files import write_atomically
 from tilegen.hardware import Arch
 from tilegen.lower import attempt
 from tilegen.sweep import Compiled
@@ -32,6 +34,11 @@ from tilegen.sweep.workers import compile_all, cores
 BACKEND = registry.get("cuda")
 ARCHS = ("sm_80", "sm_90", "sm_120")
 STEPS = ("bias", "scale", "residual", "relu", "gelu", "gelu_tanh", "silu", "clamp")
+HERE = Path(__file__).parent
+RECORDS, PAGE = HERE / "registers", HERE / "registers.md"
+BEGIN, END = "<!-- table: python docs/register_model.py table -->", "<!-- end of table -->"
+# A spill of fewer bytes is a handful of stores outside of the main loop.
+FEW_BYTES = 64
 # Sums beyond this share of the registers are known to spill, and take ptxas a minute.
 MOST_SUMS = 0.78
 
@@ -130,7 +137,7 @@ def compile_cases(form: str, seed: int, count: int, out: Path, seconds: float, j
     )
     if (told["form"], told["seed"]) != (form, seed):
         raise SystemExit(f"{out} holds {told['form']}, seed {told['seed']}")
-    known = {f"{c['arch']} {json.dumps(c['spec'], sort_keys=True)}" for c in told["cases"]}
+    known = set(map(key_of, told["cases"]))
     endless = draw(form, seed)
     wanted = {case.key: case for case in (next(endless) for _ in range(count))}
     todo = [case for key, case in wanted.items() if key not in known]
@@ -150,16 +157,27 @@ def compile_cases(form: str, seed: int, count: int, out: Path, seconds: float, j
                 },
             }
         )
+        # What is done is kept, whatever ends this.
+        write(told, list(wanted), out)
         if time.monotonic() - begin > seconds:
             answers.close()
             break
+    print(f"{out}: {len(told['cases'])} of {count} cases")
+
+
+def write(told: dict[str, Any], wanted: list[str], out: Path) -> None:
+    """One case a line, in the order in which they were drawn."""
     order = {key: place for place, key in enumerate(wanted)}
-    told["cases"].sort(
-        key=lambda c: order.get(f"{c['arch']} {json.dumps(c['spec'], sort_keys=True)}", 0)
-    )
-    lines = ",\n".join(json.dumps(c) for c in told.pop("cases"))
-    out.write_text(json.dumps(told)[:-1] + ', "cases": [\n' + lines + "\n]}\n")
-    print(f"{out}: {lines.count(chr(10)) + 1} of {count} cases")
+    cases = sorted(told["cases"], key=lambda c: order.get(key_of(c), 0))
+    head = {name: value for name, value in told.items() if name != "cases"}
+    lines = ",\n".join(map(json.dumps, cases))
+    text = json.dumps(head)[:-1] + ', "cases": [\n' + lines + "\n]}\n"
+    write_atomically(out, text.encode())
+
+
+def key_of(told: dict[str, Any]) -> str:
+    """As :attr:`Case.key`, of a case in a file."""
+    return f"{told['arch']} {json.dumps(told['spec'], sort_keys=True)}"
 
 
 @dataclass(frozen=True)
@@ -191,6 +209,15 @@ class Judged:
     def spilled(self) -> bool:
         return bool(self.compiled.spill_bytes)
 
+    @property
+    def by_choice(self) -> bool:
+        """Whether every entry that spills has registers left: ptxas wanted one more warp to fit."""
+        return all(
+            (r.registers or 0) < self.limit - 8
+            for r in self.compiled.entries.values()
+            if r.spill_bytes
+        )
+
 
 def judged(path: Path) -> list[Judged]:
     """The cases of a file, planned by the model as it stands."""
@@ -221,6 +248,10 @@ def report(cases: list[Judged]) -> dict[str, float]:
         "largest": errors[-1],
         "spilled": len(spilled),
         "'fits' that spill": sum(j.fits for j in spilled),
+        "of them by choice": sum(j.fits and j.by_choice for j in spilled),
+        f"of them over {FEW_BYTES} bytes": sum(
+            j.fits and (j.compiled.spill_bytes or 0) > FEW_BYTES for j in spilled
+        ),
         "'spills' that do not": sum(not j.fits for j in fine),
         "of those that do not, %": round(
             100 * sum(not j.fits for j in fine) / max(1, len(fine)), 1
@@ -243,6 +274,26 @@ def report(cases: list[Judged]) -> dict[str, float]:
     }
 
 
+def records() -> dict[str, Path]:
+    """What the table's columns are made from."""
+    return {path.stem.replace("-", ", "): path for path in sorted(RECORDS.glob("*.json"))}
+
+
+def table() -> str:
+    """The table of the page: a row per number, a column per file of records."""
+    columns = {name: report(judged(path)) for name, path in records().items()}
+    names = list(next(iter(columns.values())))
+    lines = [f"| | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
+    lines += [f"| {n} | {' | '.join(f'{c[n]:g}' for c in columns.values())} |" for n in names]
+    return "\n".join(lines)
+
+
+def with_table(page: str) -> str:
+    """The page with the table between its marks made anew."""
+    before, rest = page.split(BEGIN)
+    return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -255,7 +306,11 @@ def main() -> None:
     one.add_argument("-o", type=Path, required=True)
     for name in ("report", "worst"):
         commands.add_parser(name).add_argument("files", nargs="+", type=Path)
+    commands.add_parser("table")
     given = parser.parse_args()
+    if given.command == "table":
+        PAGE.write_text(with_table(PAGE.read_text()))
+        return
     if given.command == "compile":
         compile_cases(given.form, given.seed, given.count, given.o, given.seconds, given.jobs)
         return

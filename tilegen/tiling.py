@@ -220,7 +220,9 @@ def occupancy(
         limits["shared memory"] = arch.shared_per_multiprocessor // taken
     file = arch.registers
     if file.per_multiprocessor:
-        per_lane = ceil_div(registers.predicted, file.granularity) * file.granularity
+        # What needs more than the limit gets the limit, and spills.
+        taken = min(registers.predicted, registers.limit)
+        per_lane = ceil_div(taken, file.granularity) * file.granularity
         held = file.per_multiprocessor // (file.parts * arch.lanes * per_lane) * file.parts
         limits["registers"] = held // ceil_div(threads, arch.lanes)
     bound = min(limits, key=lambda name: limits[name])

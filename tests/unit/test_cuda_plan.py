@@ -227,3 +227,12 @@ def test_a_warp_has_its_registers_in_one_of_four_parts(
     from tilegen.tiling import registers_left
 
     assert registers_left(ARCHS["sm_90"], threads, blocks) == left
+
+
+def test_what_needs_more_than_the_limit_takes_the_limit() -> None:
+    from tilegen.plan import RegisterUse
+    from tilegen.tiling import occupancy
+
+    over = RegisterUse("32-bit", 300, 0, 0, 0, 128)
+    assert over.spills
+    assert occupancy(ARCHS["sm_80"], 512, 0, over) == (1, 0.25, "registers")

@@ -61,7 +61,7 @@ class Compiled:
         shared = _most(r.all_shared_bytes for r in mains)
         blocks, share, bound = None, None, ""
         if registers is not None:
-            use = RegisterUse(plan.arch.registers.name, 0, 0, 0, registers, 0)
+            use = RegisterUse(plan.arch.registers.name, 0, 0, 0, registers, registers)
             taken = plan.budget.shared_bytes if shared is None else shared
             blocks, share, bound = occupancy(plan.arch, plan.threads, taken, use)
         return cls(
