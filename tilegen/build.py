@@ -252,7 +252,8 @@ def find_device(backend: Backend, arch: Arch | None, device: str | Device | None
     if len(matches) > 1:
         names = ", ".join(f"{d.selector} ({d.name})" for d in matches)
         raise BackendError(f"device {device!r} fits more than one: {names}; add ':0' or a selector")
-    others = " and ".join(dict.fromkeys(d.selector for d in checkers))
+    *first, last = dict.fromkeys(d.selector for d in checkers) or [""]
+    others = f"{', '.join(first)} and {last}" if first else last
     raise BackendError(
         f"no {backend.name} device fits {device!r}; found: {listed}"
         + (f"; to check without one: {others}" if others else "")
