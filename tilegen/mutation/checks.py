@@ -160,7 +160,10 @@ def _far(like: NDArray[Any], majorness: str, apart: Apart) -> NDArray[Any]:
     span = start + 1 + sum((n - 1) * s for n, s in zip(turned, strides, strict=True))
     room = sparse(span, like.dtype)
     bytes_apart = tuple(s * like.itemsize for s in strides)
-    view = np.lib.stride_tricks.as_strided(room[start:], turned, bytes_apart, writeable=True)
+    # NumPy knows no strides of 8-bit floats: by their bits.
+    stored = room[start:].view(f"u{room.itemsize}")
+    view = np.lib.stride_tricks.as_strided(stored, turned, bytes_apart, writeable=True)
+    view = view.view(room.dtype)
     return view if majorness == "row" else np.swapaxes(view, -1, -2)
 
 
