@@ -21,12 +21,14 @@ BUFFERS = 2
 # Registers beside sums and fragments, and for each row of chunks that a thread moves: its addresses.
 # What must be there at least, and what ptxas takes where there is room, to have more loads under way.
 # With one stage nothing travels beside the products.
-NEEDED, NEEDED_OF_ONE_STAGE = (35, 2), (5, 4)
+NEEDED, NEEDED_OF_ONE_STAGE = (31, 2), (5, 4)
 WANTED, WANTED_OF_ONE_STAGE = (40, 5), (15, 4)
 # Of so many rows on ptxas computes addresses anew.
 MOST_ROWS = 24
 # sm_90 has no mma.sync of fp8: ptxas multiplies f16, two fragments for one.
 FP8_FRAGMENTS = 2
+# Elements of tf32 are rounded on their way to the instruction.
+ROUNDING = 8
 
 
 def register_use(
@@ -52,6 +54,7 @@ def register_use(
     made = FP8_FRAGMENTS if instruction.type_a in FP8 and arch.name.startswith("sm_90") else 0
     rows = min(MOST_ROWS, sum(slow for slow, _ in fetches.values()))
     needed, needed_of_row = NEEDED if stages > 1 else NEEDED_OF_ONE_STAGE
+    rounding = ROUNDING if instruction.type_a == "tf32" else 0
     wanted, wanted_of_row = WANTED if stages > 1 else WANTED_OF_ONE_STAGE
     staging = gathered = 0
     if not asynchronous:
@@ -63,6 +66,6 @@ def register_use(
         accumulators=tiles["a"].mmas * tiles["b"].mmas * instruction.registers("c"),
         operands=(BUFFERS + made) * fragments,
         staging=staging,
-        addressing=needed + needed_of_row * rows + gathered,
+        addressing=needed + needed_of_row * rows + gathered + rounding,
         limit=registers_left(arch, threads, min_blocks),
     ).expected(wanted - needed + (wanted_of_row - needed_of_row) * rows)

@@ -221,12 +221,12 @@ __device__ __forceinline__ void copy_a(
     a_element *tile, const a_element *from, const i64 lda, const i64 a_step,
     const int slow0, const int fast0, const int slow_left, const int fast_left)
 {
-    // Single elements are many instructions already.
-    #pragma unroll(ACCESS > 0 ? A_FAST_STEPS : 1)
+    // Narrower copies are many instructions already; unrolled, their addresses would be spilled.
+    #pragma unroll(ACCESS == 16 ? A_FAST_STEPS : 1)
     for (int j = 0; j < A_FAST_STEPS; ++j) {
         const int fast = fast0 + j * (A_FAST_THREADS * A_CHUNK);
         const int count = left_in_chunk<A_CHUNK>(fast_left - fast);
-        #pragma unroll(ACCESS > 0 ? A_SLOW_STEPS : 1)
+        #pragma unroll(ACCESS == 16 ? A_SLOW_STEPS : 1)
         for (int i = 0; i < A_SLOW_STEPS; ++i) {
             const int slow = slow0 + i * A_SLOW_THREADS;
             if (BLOCK_M % A_SLOW_THREADS == 0 || slow < BLOCK_M)
@@ -263,12 +263,12 @@ __device__ __forceinline__ void copy_b(
     b_element *tile, const b_element *from, const i64 ldb, const i64 b_step,
     const int slow0, const int fast0, const int slow_left, const int fast_left)
 {
-    // Single elements are many instructions already.
-    #pragma unroll(ACCESS > 0 ? B_FAST_STEPS : 1)
+    // Narrower copies are many instructions already; unrolled, their addresses would be spilled.
+    #pragma unroll(ACCESS == 16 ? B_FAST_STEPS : 1)
     for (int j = 0; j < B_FAST_STEPS; ++j) {
         const int fast = fast0 + j * (B_FAST_THREADS * B_CHUNK);
         const int count = left_in_chunk<B_CHUNK>(fast_left - fast);
-        #pragma unroll(ACCESS > 0 ? B_SLOW_STEPS : 1)
+        #pragma unroll(ACCESS == 16 ? B_SLOW_STEPS : 1)
         for (int i = 0; i < B_SLOW_STEPS; ++i) {
             const int slow = slow0 + i * B_SLOW_THREADS;
             if (BLOCK_K % B_SLOW_THREADS == 0 || slow < BLOCK_K)

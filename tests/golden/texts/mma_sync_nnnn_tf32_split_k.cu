@@ -6,7 +6,7 @@
 // template  mma_sync.cu.j2
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_narrow (narrow), gemm_reduce_wide (reduce_wide), gemm_reduce_narrow (reduce_narrow)
 // launch    (((M + 63) / 64) * ((N + 63) / 64) * batch) * 2 blocks in x, 128 threads, 32768 bytes of shared memory
-// planned   144 of 255 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 80 addresses)
+// planned   152 of 255 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 88 addresses)
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: asynchronous copies bring
 // tiles of A and B into shared memory as they lie in global memory, and each warp multiplies fragments
@@ -196,12 +196,12 @@ __device__ __forceinline__ void copy_a(
     a_element *tile, const a_element *from, const i64 lda, const i64 a_step,
     const int slow0, const int fast0, const int slow_left, const int fast_left)
 {
-    // Single elements are many instructions already.
-    #pragma unroll(ACCESS > 0 ? A_FAST_STEPS : 1)
+    // Narrower copies are many instructions already; unrolled, their addresses would be spilled.
+    #pragma unroll(ACCESS == 16 ? A_FAST_STEPS : 1)
     for (int j = 0; j < A_FAST_STEPS; ++j) {
         const int fast = fast0 + j * (A_FAST_THREADS * A_CHUNK);
         const int count = left_in_chunk<A_CHUNK>(fast_left - fast);
-        #pragma unroll(ACCESS > 0 ? A_SLOW_STEPS : 1)
+        #pragma unroll(ACCESS == 16 ? A_SLOW_STEPS : 1)
         for (int i = 0; i < A_SLOW_STEPS; ++i) {
             const int slow = slow0 + i * A_SLOW_THREADS;
             if (BLOCK_M % A_SLOW_THREADS == 0 || slow < BLOCK_M)
@@ -244,12 +244,12 @@ __device__ __forceinline__ void copy_b(
     b_element *tile, const b_element *from, const i64 ldb, const i64 b_step,
     const int slow0, const int fast0, const int slow_left, const int fast_left)
 {
-    // Single elements are many instructions already.
-    #pragma unroll(ACCESS > 0 ? B_FAST_STEPS : 1)
+    // Narrower copies are many instructions already; unrolled, their addresses would be spilled.
+    #pragma unroll(ACCESS == 16 ? B_FAST_STEPS : 1)
     for (int j = 0; j < B_FAST_STEPS; ++j) {
         const int fast = fast0 + j * (B_FAST_THREADS * B_CHUNK);
         const int count = left_in_chunk<B_CHUNK>(fast_left - fast);
-        #pragma unroll(ACCESS > 0 ? B_SLOW_STEPS : 1)
+        #pragma unroll(ACCESS == 16 ? B_SLOW_STEPS : 1)
         for (int i = 0; i < B_SLOW_STEPS; ++i) {
             const int slow = slow0 + i * B_SLOW_THREADS;
             if (BLOCK_K % B_SLOW_THREADS == 0 || slow < BLOCK_K)
