@@ -247,8 +247,6 @@ class Sweep:
         SpecError
             For a column that is none.
         """
-        from dataclasses import replace
-
         return replace(
             self, rows=tuple(sorted(self.rows, key=self._key(by), reverse=by[:1] == "-"))
         )
