@@ -6,7 +6,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -247,8 +247,6 @@ class Sweep:
         SpecError
             For a column that is none.
         """
-        from dataclasses import replace
-
         return replace(
             self, rows=tuple(sorted(self.rows, key=self._key(by), reverse=by[:1] == "-"))
         )
