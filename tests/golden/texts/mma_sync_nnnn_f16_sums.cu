@@ -216,12 +216,10 @@ __device__ __forceinline__ void store_a(
     a_element *tile, const vector<a_element, A_CHUNK> (&fetched)[A_SLOW_STEPS * A_FAST_STEPS],
     const int slow0, const int fast0)
 {
-    if (ACCESS < 16)
-        return;
     #pragma unroll
     for (int i = 0; i < A_SLOW_STEPS; ++i) {
         const int slow = slow0 + i * A_SLOW_THREADS;
-        if (BLOCK_M % A_SLOW_THREADS == 0 || slow < BLOCK_M)
+        if (ACCESS == 16 && (BLOCK_M % A_SLOW_THREADS == 0 || slow < BLOCK_M))
             #pragma unroll
             for (int j = 0; j < A_FAST_STEPS; ++j)
                 *reinterpret_cast<uint4 *>(tile + place_a(slow, fast0 + j * (A_FAST_THREADS * A_CHUNK))) =
@@ -282,12 +280,10 @@ __device__ __forceinline__ void store_b(
     b_element *tile, const vector<b_element, B_CHUNK> (&fetched)[B_SLOW_STEPS * B_FAST_STEPS],
     const int slow0, const int fast0)
 {
-    if (ACCESS < 16)
-        return;
     #pragma unroll
     for (int i = 0; i < B_SLOW_STEPS; ++i) {
         const int slow = slow0 + i * B_SLOW_THREADS;
-        if (BLOCK_K % B_SLOW_THREADS == 0 || slow < BLOCK_K)
+        if (ACCESS == 16 && (BLOCK_K % B_SLOW_THREADS == 0 || slow < BLOCK_K))
             #pragma unroll
             for (int j = 0; j < B_FAST_STEPS; ++j)
                 *reinterpret_cast<uint4 *>(tile + place_b(slow, fast0 + j * (B_FAST_THREADS * B_CHUNK))) =
