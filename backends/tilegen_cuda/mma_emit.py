@@ -259,7 +259,7 @@ def _staged(plan: KernelPlan, roles: Roles, tile: OperandTile, asynchronous: boo
     lefts = (extent, k_left) if tile.along_k else (k_left, extent)
 
     def call(stage: str) -> str:
-        target = f"{x}_tiles{stage}" if asynchronous else f"fetched_{x}"
+        target = f"{x}_tiles{stage}" if asynchronous else f"fetched_{x}, {x}_tiles{stage}"
         verb = "copy" if asynchronous else "fetch"
         return (
             f"{verb}_{x}<ACCESS>({target}, {x}_next, ld{x}, {x}_step, {x}_slow, {x}_fast, "

@@ -56,16 +56,12 @@ def register_use(
     needed, needed_of_row = NEEDED if stages > 1 else NEEDED_OF_ONE_STAGE
     rounding = ROUNDING if instruction.type_a == "tf32" else 0
     wanted, wanted_of_row = WANTED if stages > 1 else WANTED_OF_ONE_STAGE
-    staging = gathered = 0
-    if not asynchronous:
-        staging = sum(slow * fast for slow, fast in fetches.values()) * WORDS
-        # The narrow entry gathers a chunk's elements one by one, each in a register of its own.
-        gathered = sum(s * f * max(0, t.chunk - WORDS) for t, (s, f) in fetches.items())
+    chunks = sum(slow * fast for slow, fast in fetches.values())
     return RegisterUse(
         arch.registers.name,
         accumulators=tiles["a"].mmas * tiles["b"].mmas * instruction.registers("c"),
         operands=(BUFFERS + made) * fragments,
-        staging=staging,
-        addressing=needed + needed_of_row * rows + gathered + rounding,
+        staging=0 if asynchronous else chunks * WORDS,
+        addressing=needed + needed_of_row * rows + rounding,
         limit=registers_left(arch, threads, min_blocks),
     ).expected(wanted - needed + (wanted_of_row - needed_of_row) * rows)

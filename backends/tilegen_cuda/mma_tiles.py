@@ -135,8 +135,7 @@ class OperandTile:
     def accesses(self) -> int:
         """Accesses to shared memory of a warp for the fragments of one step in k."""
         if self.way == "words":
-            words = self.mma_extent * self.mma_depth * self.element_bytes // (32 * 4)
-            return self.mmas * max(1, words)
+            return self.mmas * max(1, self.mma_extent * self.mma_depth // 32)
         return self.mmas // self.group
 
     def read(self, lane: int) -> tuple[int, int]:

@@ -33,4 +33,6 @@ def wholes(plan: KernelPlan, asynchronous: bool) -> list[Whole]:
         needed.add(CHUNK_BYTES)
     if split or plan.numbers["EPILOGUE"] == "shared":
         needed.add(2 * sum_bytes(spec))
+    if plan.numbers["EPILOGUE"] == "shared":
+        needed.add(CHUNK_BYTES)
     return [w for w in WHOLES if w.bytes in needed]

@@ -1,10 +1,16 @@
 """Small problems on a GPU, every form and type and entry: what compute-sanitizer watches.
 
 ``compute-sanitizer --tool memcheck python tests/device/sanitizer_problems.py``
+
+initcheck takes a cp.async of 16 bytes for a read of 16 bytes, however few of them it was told to copy
+(PTX ISA, cp.async: src-size), so it is asked about the same kernels with copies through registers:
+``compute-sanitizer --tool initcheck python tests/device/sanitizer_problems.py registers``
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import tilegen as tg
@@ -17,9 +23,9 @@ LAYOUTS = ("rrrr", "ccrr", "rccc")
 NAMES = {"r": "row", "c": "col"}
 
 
-def specs(device: Any) -> list[tg.TileSpec]:
+def specs(device: Any, copies: Sequence[str]) -> list[tg.TileSpec]:
     """One spec for each form, type and some majornesses; then split K, one stage, an epilogue."""
-    out = []
+    out, pinned = [], {"copy": copies[0]} if copies else {}
     for form in registry.get("cuda").forms(device.arch):
         for i, types in enumerate(form.types(device.arch)):
             c, d = types.outputs[0]
@@ -30,7 +36,7 @@ def specs(device: Any) -> list[tg.TileSpec]:
                     "stages": 3,
                     "types": {"a": types.a, "b": types.b, "acc": types.acc, "c": c, "d": d},
                     "layout": {x: NAMES[m] for x, m in zip("abcd", major, strict=True)},
-                    "pins": {"cuda": {"form": form.name}},
+                    "pins": {"cuda": {"form": form.name, **pinned}},
                 }
                 out.append(tg.TileSpec(**base))
             if types.acc == "f32":
@@ -42,7 +48,7 @@ def specs(device: Any) -> list[tg.TileSpec]:
 def main() -> None:
     """Solve two problems with every entry."""
     (device, *_), count = registry.get("cuda").devices(), 0
-    for spec in specs(device):
+    for spec in specs(device, sys.argv[1:]):
         try:
             kernel = tg.build(spec, "cuda", device=device)
         except PlanError as refusal:

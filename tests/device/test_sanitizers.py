@@ -22,9 +22,15 @@ MISSING = (
 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
-@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck", "initcheck"])
-def test_the_tool_finds_nothing(tool: str) -> None:
+@pytest.mark.parametrize(
+    ("tool", "copy"),
+    # Why initcheck sees copies through registers alone: sanitizer_problems.
+    [("memcheck", []), ("racecheck", []), ("synccheck", []), ("initcheck", ["registers"])],
+)
+def test_the_tool_finds_nothing(tool: str, copy: list[str]) -> None:
     command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", sys.executable]
-    done = subprocess.run([*command, str(PROBLEMS)], capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        [*command, str(PROBLEMS), *copy], capture_output=True, text=True, timeout=900
+    )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert "problems solved" in done.stdout

@@ -433,6 +433,8 @@ __device__ __forceinline__ void gemm_tile(
     const value product_scale = K > 0 ? static_cast<value>(alpha) : value(0);
     // Each warp turns MMA_M rows of its sums at a time into whole vectors of D, through shared memory of its own.
     constexpr int OUT_VECTOR = 8, OUT_VECTORS = WARP_N / OUT_VECTOR, OUT_ROW = WARP_N + 8;
+    // Sums of one access of 16 bytes.
+    constexpr int OUT_SUMS = 16 / static_cast<int>(sizeof(float));
     constexpr int OUT_BYTES = WARPS_M * WARPS_N * MMA_M * OUT_ROW * static_cast<int>(sizeof(float));
     static_assert(OUT_BYTES <= SHARED_BYTES, "the rows of all warps fit");
     float *const warp_rows = reinterpret_cast<float *>(shared) + warp * (MMA_M * OUT_ROW);
@@ -457,8 +459,12 @@ __device__ __forceinline__ void gemm_tile(
             if (MMA_M * OUT_VECTORS % LANES == 0 || index < MMA_M * OUT_VECTORS) {
                 float values[OUT_VECTOR];
                 #pragma unroll
-                for (int v = 0; v < OUT_VECTOR; ++v)
-                    values[v] = warp_rows[out_row * OUT_ROW + out_col + v];
+                for (int v = 0; v < OUT_VECTOR; v += OUT_SUMS) {
+                    const vector<float, OUT_SUMS> part = load<OUT_SUMS, true>(warp_rows + out_row * OUT_ROW + out_col + v, 1, OUT_SUMS);
+                    #pragma unroll
+                    for (int w = 0; w < OUT_SUMS; ++w)
+                        values[v + w] = part.at[w];
+                }
                 if (row < M && count > 0)
                     write_out<ACCESS == 16, OUT_VECTOR>(values, row, col, count, product_scale, beta, c, ldc, c_step, d, ldd);
             }

@@ -6,7 +6,7 @@
 // template  mma_sync.cu.j2
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_by4 (by4), gemm_narrow (narrow)
 // launch    ((M + 63) / 64) * ((N + 63) / 64) * batch blocks in x, 128 threads, 16384 bytes of shared memory
-// planned   124 of 255 32-bit registers a lane (16 accumulators, 16 operands, 16 staging, 76 addresses)
+// planned   108 of 255 32-bit registers a lane (16 accumulators, 16 operands, 16 staging, 60 addresses)
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: loads through registers bring
 // tiles of A and B into shared memory as they lie in global memory, and each warp multiplies fragments
@@ -183,26 +183,35 @@ __device__ __forceinline__ int place_a(const int slow, const int fast)
 }
 
 // This thread's chunks of a tile of a into registers; zero beyond `slow_left` rows and `fast_left` elements.
+// Narrower accesses than of 16 bytes are many already: their chunks go on to the tile one after the other.
 template <int ACCESS>
 __device__ __forceinline__ void fetch_a(
     vector<a_element, A_CHUNK> (&fetched)[A_SLOW_STEPS * A_FAST_STEPS],
-    const a_element *from, const i64 lda, const i64 a_step,
+    a_element *tile, const a_element *from, const i64 lda, const i64 a_step,
     const int slow0, const int fast0, const int slow_left, const int fast_left)
 {
-    #pragma unroll
+    #pragma unroll(ACCESS == 16 ? A_FAST_STEPS : 1)
     for (int j = 0; j < A_FAST_STEPS; ++j) {
         const int fast = fast0 + j * (A_FAST_THREADS * A_CHUNK);
         const int count = left_in_chunk<A_CHUNK>(fast_left - fast);
-        #pragma unroll
-        for (int i = 0; i < A_SLOW_STEPS; ++i)
+        #pragma unroll(ACCESS == 16 ? A_SLOW_STEPS : 1)
+        for (int i = 0; i < A_SLOW_STEPS; ++i) {
+            const int slow = slow0 + i * A_SLOW_THREADS;
+            vector<a_element, A_CHUNK> chunk;
             fetch_chunk<ACCESS, a_element, A_CHUNK>(
-                fetched[i * A_FAST_STEPS + j],
+                chunk,
                 from + i * A_SLOW_THREADS * lda + j * (A_FAST_THREADS * A_CHUNK) * a_step,
-                a_step, slow0 + i * A_SLOW_THREADS < slow_left ? count : 0);
+                a_step, slow < slow_left ? count : 0);
+            if (ACCESS == 16)
+                fetched[i * A_FAST_STEPS + j] = chunk;
+            else if (BLOCK_M % A_SLOW_THREADS == 0 || slow < BLOCK_M)
+                *reinterpret_cast<uint4 *>(tile + place_a(slow, fast)) = chunk.bits;
+        }
     }
 }
 
-// The fetched chunks from registers into the tile.
+// The chunks that are still in registers into the tile.
+template <int ACCESS>
 __device__ __forceinline__ void store_a(
     a_element *tile, const vector<a_element, A_CHUNK> (&fetched)[A_SLOW_STEPS * A_FAST_STEPS],
     const int slow0, const int fast0)
@@ -210,7 +219,7 @@ __device__ __forceinline__ void store_a(
     #pragma unroll
     for (int i = 0; i < A_SLOW_STEPS; ++i) {
         const int slow = slow0 + i * A_SLOW_THREADS;
-        if (BLOCK_M % A_SLOW_THREADS == 0 || slow < BLOCK_M)
+        if (ACCESS == 16 && (BLOCK_M % A_SLOW_THREADS == 0 || slow < BLOCK_M))
             #pragma unroll
             for (int j = 0; j < A_FAST_STEPS; ++j)
                 *reinterpret_cast<uint4 *>(tile + place_a(slow, fast0 + j * (A_FAST_THREADS * A_CHUNK))) =
@@ -238,26 +247,35 @@ __device__ __forceinline__ int place_b(const int slow, const int fast)
 }
 
 // This thread's chunks of a tile of b into registers; zero beyond `slow_left` rows and `fast_left` elements.
+// Narrower accesses than of 16 bytes are many already: their chunks go on to the tile one after the other.
 template <int ACCESS>
 __device__ __forceinline__ void fetch_b(
     vector<b_element, B_CHUNK> (&fetched)[B_SLOW_STEPS * B_FAST_STEPS],
-    const b_element *from, const i64 ldb, const i64 b_step,
+    b_element *tile, const b_element *from, const i64 ldb, const i64 b_step,
     const int slow0, const int fast0, const int slow_left, const int fast_left)
 {
-    #pragma unroll
+    #pragma unroll(ACCESS == 16 ? B_FAST_STEPS : 1)
     for (int j = 0; j < B_FAST_STEPS; ++j) {
         const int fast = fast0 + j * (B_FAST_THREADS * B_CHUNK);
         const int count = left_in_chunk<B_CHUNK>(fast_left - fast);
-        #pragma unroll
-        for (int i = 0; i < B_SLOW_STEPS; ++i)
+        #pragma unroll(ACCESS == 16 ? B_SLOW_STEPS : 1)
+        for (int i = 0; i < B_SLOW_STEPS; ++i) {
+            const int slow = slow0 + i * B_SLOW_THREADS;
+            vector<b_element, B_CHUNK> chunk;
             fetch_chunk<ACCESS, b_element, B_CHUNK>(
-                fetched[i * B_FAST_STEPS + j],
+                chunk,
                 from + i * B_SLOW_THREADS * ldb + j * (B_FAST_THREADS * B_CHUNK) * b_step,
-                b_step, slow0 + i * B_SLOW_THREADS < slow_left ? count : 0);
+                b_step, slow < slow_left ? count : 0);
+            if (ACCESS == 16)
+                fetched[i * B_FAST_STEPS + j] = chunk;
+            else if (BLOCK_K % B_SLOW_THREADS == 0 || slow < BLOCK_K)
+                *reinterpret_cast<uint4 *>(tile + place_b(slow, fast)) = chunk.bits;
+        }
     }
 }
 
-// The fetched chunks from registers into the tile.
+// The chunks that are still in registers into the tile.
+template <int ACCESS>
 __device__ __forceinline__ void store_b(
     b_element *tile, const vector<b_element, B_CHUNK> (&fetched)[B_SLOW_STEPS * B_FAST_STEPS],
     const int slow0, const int fast0)
@@ -265,7 +283,7 @@ __device__ __forceinline__ void store_b(
     #pragma unroll
     for (int i = 0; i < B_SLOW_STEPS; ++i) {
         const int slow = slow0 + i * B_SLOW_THREADS;
-        if (BLOCK_K % B_SLOW_THREADS == 0 || slow < BLOCK_K)
+        if (ACCESS == 16 && (BLOCK_K % B_SLOW_THREADS == 0 || slow < BLOCK_K))
             #pragma unroll
             for (int j = 0; j < B_FAST_STEPS; ++j)
                 *reinterpret_cast<uint4 *>(tile + place_b(slow, fast0 + j * (B_FAST_THREADS * B_CHUNK))) =
@@ -370,10 +388,10 @@ __device__ __forceinline__ void gemm_tile(
     for (int stage = 0; stage < STAGES - 1; ++stage) {
         if (next < k_end) {
             const int k_left = left_of(k_end, next, BLOCK_K);
-            fetch_a<ACCESS>(fetched_a, a_next, lda, a_step, a_slow, a_fast, a_left, k_left);
-            fetch_b<ACCESS>(fetched_b, b_next, ldb, b_step, b_slow, b_fast, k_left, b_left);
-            store_a(a_tiles + stage * A_STAGE, fetched_a, a_slow, a_fast);
-            store_b(b_tiles + stage * B_STAGE, fetched_b, b_slow, b_fast);
+            fetch_a<ACCESS>(fetched_a, a_tiles + stage * A_STAGE, a_next, lda, a_step, a_slow, a_fast, a_left, k_left);
+            fetch_b<ACCESS>(fetched_b, b_tiles + stage * B_STAGE, b_next, ldb, b_step, b_slow, b_fast, k_left, b_left);
+            store_a<ACCESS>(a_tiles + stage * A_STAGE, fetched_a, a_slow, a_fast);
+            store_b<ACCESS>(b_tiles + stage * B_STAGE, fetched_b, b_slow, b_fast);
         }
         a_next += BLOCK_K * a_step;
         b_next += BLOCK_K * ldb;
@@ -397,8 +415,8 @@ __device__ __forceinline__ void gemm_tile(
             if (step == 0) {
                 if (next < k_end) {
                     const int k_left = left_of(k_end, next, BLOCK_K);
-                    fetch_a<ACCESS>(fetched_a, a_next, lda, a_step, a_slow, a_fast, a_left, k_left);
-                    fetch_b<ACCESS>(fetched_b, b_next, ldb, b_step, b_slow, b_fast, k_left, b_left);
+                    fetch_a<ACCESS>(fetched_a, a_tiles + free_stage * A_STAGE, a_next, lda, a_step, a_slow, a_fast, a_left, k_left);
+                    fetch_b<ACCESS>(fetched_b, b_tiles + free_stage * B_STAGE, b_next, ldb, b_step, b_slow, b_fast, k_left, b_left);
                 }
                 a_next += BLOCK_K * a_step;
                 b_next += BLOCK_K * ldb;
@@ -408,8 +426,8 @@ __device__ __forceinline__ void gemm_tile(
                 load_b(cols[(step + 1) % 2], b_tiles + stage * B_STAGE, col0, (step + 1) * MMA_K);
             } else if (more) {
                 if (next < k_end) {
-                    store_a(a_tiles + free_stage * A_STAGE, fetched_a, a_slow, a_fast);
-                    store_b(b_tiles + free_stage * B_STAGE, fetched_b, b_slow, b_fast);
+                    store_a<ACCESS>(a_tiles + free_stage * A_STAGE, fetched_a, a_slow, a_fast);
+                    store_b<ACCESS>(b_tiles + free_stage * B_STAGE, fetched_b, b_slow, b_fast);
                 }
                 // The next stage is full in every thread's eyes, and nobody reads this one any more.
                 __syncthreads();
@@ -431,6 +449,8 @@ __device__ __forceinline__ void gemm_tile(
     const value product_scale = K > 0 ? static_cast<value>(alpha) : value(0);
     // Each warp turns MMA_M rows of its sums at a time into whole vectors of D, through shared memory of its own.
     constexpr int OUT_VECTOR = 8, OUT_VECTORS = WARP_N / OUT_VECTOR, OUT_ROW = WARP_N + 8;
+    // Sums of one access of 16 bytes.
+    constexpr int OUT_SUMS = 16 / static_cast<int>(sizeof(float));
     constexpr int OUT_BYTES = WARPS_M * WARPS_N * MMA_M * OUT_ROW * static_cast<int>(sizeof(float));
     static_assert(OUT_BYTES <= SHARED_BYTES, "the rows of all warps fit");
     float *const warp_rows = reinterpret_cast<float *>(shared) + warp * (MMA_M * OUT_ROW);
@@ -455,8 +475,12 @@ __device__ __forceinline__ void gemm_tile(
             if (MMA_M * OUT_VECTORS % LANES == 0 || index < MMA_M * OUT_VECTORS) {
                 float values[OUT_VECTOR];
                 #pragma unroll
-                for (int v = 0; v < OUT_VECTOR; ++v)
-                    values[v] = warp_rows[out_row * OUT_ROW + out_col + v];
+                for (int v = 0; v < OUT_VECTOR; v += OUT_SUMS) {
+                    const vector<float, OUT_SUMS> part = load<OUT_SUMS, true>(warp_rows + out_row * OUT_ROW + out_col + v, 1, OUT_SUMS);
+                    #pragma unroll
+                    for (int w = 0; w < OUT_SUMS; ++w)
+                        values[v + w] = part.at[w];
+                }
                 if (row < M && count > 0)
                     write_out<ACCESS == 16, OUT_VECTOR>(values, row, col, count, product_scale, beta, c, ldc, c_step, d, ldd);
             }

@@ -449,6 +449,8 @@ __device__ __forceinline__ void gemm_tile(
     const value product_scale = K > 0 ? static_cast<value>(alpha) : value(0);
     // Each warp turns MMA_N rows of its sums at a time into whole vectors of D, through shared memory of its own.
     constexpr int OUT_VECTOR = 16, OUT_VECTORS = WARP_M / OUT_VECTOR, OUT_ROW = WARP_M + 8;
+    // Sums of one access of 16 bytes.
+    constexpr int OUT_SUMS = 16 / static_cast<int>(sizeof(int));
     constexpr int OUT_BYTES = WARPS_M * WARPS_N * MMA_N * OUT_ROW * static_cast<int>(sizeof(int));
     static_assert(OUT_BYTES <= SHARED_BYTES, "the rows of all warps fit");
     int *const warp_rows = reinterpret_cast<int *>(shared) + warp * (MMA_N * OUT_ROW);
@@ -473,8 +475,12 @@ __device__ __forceinline__ void gemm_tile(
             if (MMA_N * OUT_VECTORS % LANES == 0 || index < MMA_N * OUT_VECTORS) {
                 int values[OUT_VECTOR];
                 #pragma unroll
-                for (int v = 0; v < OUT_VECTOR; ++v)
-                    values[v] = warp_rows[out_row * OUT_ROW + out_col + v];
+                for (int v = 0; v < OUT_VECTOR; v += OUT_SUMS) {
+                    const vector<int, OUT_SUMS> part = load<OUT_SUMS, true>(warp_rows + out_row * OUT_ROW + out_col + v, 1, OUT_SUMS);
+                    #pragma unroll
+                    for (int w = 0; w < OUT_SUMS; ++w)
+                        values[v + w] = part.at[w];
+                }
                 if (row < N && count > 0)
                     write_out<ACCESS == 16, OUT_VECTOR>(values, row, col, count, product_scale, beta, c, ldc, c_step, d, ldd, bias);
             }
