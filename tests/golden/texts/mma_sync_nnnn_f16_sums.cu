@@ -467,7 +467,8 @@ __device__ __forceinline__ void gemm_tile(
                 *reinterpret_cast<vector<float, 2> *>(warp_rows + sum_row(0, half) * OUT_ROW + pair_col(p)) = pair;
             }
         __syncwarp();
-        #pragma unroll
+        // Rolled up: it is the longest part of the text otherwise, for ptxas as well.
+        #pragma unroll 1
         for (int first = 0; first < MMA_M * OUT_VECTORS; first += LANES) {
             const int index = first + thread % LANES, out_row = index / OUT_VECTORS, out_col = index % OUT_VECTORS * OUT_VECTOR;
             const i64 row = block_row + row0 + i * MMA_M + out_row, col = block_col + col0 + out_col;
