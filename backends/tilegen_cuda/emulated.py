@@ -33,7 +33,7 @@ BEST_ALIGNMENT = 256
 ORDERS = (0, 1, 2)
 # A launch of so few blocks goes through all orders and the race detector, and so do so many larger ones
 # of each entry; the rest of those run in one order, each time another one.
-FEW_BLOCKS, WHOLE_LAUNCHES = 4, 3
+FEW_BLOCKS, WHOLE_LAUNCHES = 4, 1
 # What a workspace holds before anything is written: NaN in every float, so that it shows.
 POISON = 0xFF
 

@@ -84,6 +84,7 @@ class Target:
     output: tuple[str, str]
     instruction: str = ""
     chosen: bool = True
+    leads: bool = True
 
     def __str__(self) -> str:
         t, (c, d) = self.types, self.output
@@ -104,9 +105,11 @@ class Target:
 
     @property
     def in_full(self) -> bool:
-        """Whether every spec is run: for the first types of a form, into the first output."""
+        """Whether every spec is run: for the first types of a form, into the first output, once."""
         first = self.form.types(self.device.arch)[0]
-        return self.chosen and self.types == first and self.output == first.outputs[0]
+        return (
+            self.leads and self.chosen and self.types == first and self.output == first.outputs[0]
+        )
 
     @property
     def usual(self) -> bool:
@@ -202,11 +205,14 @@ def _found() -> Iterator[Any]:
             ways = "; ".join(f"{m.what}: {m.command}" for m in backend.missing())
             reason = f"no {name} device is here: {ways or 'nothing can be installed for one'}"
             yield pytest.param(None, id=name, marks=pytest.mark.skip(reason=reason))
+        seen: set[str] = set()
         for device in found:
             for form in backend.forms(device.arch):
                 for types in _types(backend, form, device):
-                    for target in _targets(Target(name, device, form, types, types.outputs[0])):
+                    first = Target(name, device, form, types, types.outputs[0])
+                    for target in _targets(replace(first, leads=form.name not in seen)):
                         yield pytest.param(target, id=str(target))
+            seen |= {form.name for form in backend.forms(device.arch)}
 
 
 def _targets(first: Target) -> Iterator[Target]:
