@@ -75,6 +75,8 @@ class Target:
         The pinned one, where the form has more than one for these types.
     chosen : bool
         Whether it is the one that the form chooses by itself.
+    leads : bool
+        Whether no device before this one runs the form: the others take fewer specs.
     """
 
     backend: str
