@@ -147,7 +147,7 @@ def record(backend: str, selector: str, examples: int, arch: str | None = None) 
                     break
                 report = tg.verify(kernel, examples=examples)
                 problems += report.examples
-                entries |= set(report.entries)
+                entries |= {name for name, runs in report.entries.items() if runs}
             else:
                 types.append(offered.a if offered.a == offered.b else f"{offered.a} {offered.b}")
         if not types:

@@ -275,7 +275,13 @@ def registers_fit(c: Candidate) -> Iterator[Violation]:
     for use in c.registers:
         if use.spills:
             there = f"{c.arch.name} has {use.limit}"
-            if use.limit < c.arch.registers.per_lane:
+            blocks = c.spec.pins.get(c.backend, {}).get("min_blocks", 1)
+            if use.limit < c.arch.registers.per_lane and blocks != 1:
+                there = (
+                    f"{blocks} blocks of {c.threads} threads (pins.{c.backend}.min_blocks) leave each "
+                    f"{use.limit} on {c.arch.name}"
+                )
+            elif use.limit < c.arch.registers.per_lane:
                 there = f"{c.threads} threads a block leave each {use.limit} on {c.arch.name}"
             yield Violation(
                 "registers",

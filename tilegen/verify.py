@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Of fewer problems the spread is not known well enough to call a mean biased.
 FEWEST_FOR_BIAS = 8
+# So few problems are a glance, to which none is added.
+FEWEST_FOR_ENTRIES = 10
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,8 @@ def verify(
     solved = _solve(what, drawn if examples > 1 else filled, examples, seed)
     if not any(outcome.elements for _, outcome in solved):
         solved += _solve(what, filled, 1, seed)
+    if examples >= FEWEST_FOR_ENTRIES:
+        solved += _for_entries_left_out(what, solved, seed)
     refuse_bias(what.plan.name, solved)
     return _report(what, [outcome for _, outcome in solved], seed, time.perf_counter() - start)
 
@@ -158,6 +162,29 @@ def _solve(
     return solved
 
 
+def _for_entries_left_out(
+    kernel: Kernel, solved: Sequence[tuple[Problem, Outcome]], seed: int
+) -> list[tuple[Problem, Outcome]]:
+    """Problems whose operands lie so that entries run which no problem drawn has run."""
+    from tilegen.testing import Problem, View, check_problem
+
+    left = {e.name for e in kernel.plan.main_entries} - {outcome.entry for _, outcome in solved}
+    bm, bn, bk = kernel.plan.block
+    batch = 2 if kernel.plan.spec.batch == "strided" else None
+    out: list[tuple[Problem, Outcome]] = []
+    # Leading dimensions of ever fewer common multiples, then addresses that nothing wide can take.
+    for view in (*(View(multiple=n) for n in (16, 8, 4, 2)), View(offset=1, pad=1)):
+        if not left:
+            break
+        views = dict.fromkeys((*"abcd", "bias", "scale", "residual"), view)
+        problem = Problem(bm + 1, bn + 1, bk + 1, batch=batch, beta=1.0, views=views, seed=seed)
+        outcome = check_problem(kernel, problem)
+        if outcome.entry in left:
+            out.append((problem, outcome))
+            left.discard(outcome.entry)
+    return out
+
+
 def refuse_bias(name: str, solved: Sequence[tuple[Problem, Outcome]]) -> None:
     """Raise ``VerifyError`` where the errors of independent problems lean to one side."""
     # Elements of one problem share rows and broadcasts, and Hypothesis draws some problems again and
@@ -185,6 +212,8 @@ def _report(kernel: Kernel, outcomes: Sequence[Outcome], seed: int, seconds: flo
     counted = sum(outcome.elements for outcome in random)
     mean = sum(o.signed_mean * o.elements for o in random) / counted if counted else 0.0
     ran = Counter(outcome.entry for outcome in outcomes if outcome.entry)
+    # An entry that no problem ran is told as such.
+    ran.update({entry.name: 0 for entry in kernel.plan.main_entries})
     return Report(
         kernel=kernel.plan.name,
         backend=kernel.plan.backend,

@@ -46,6 +46,7 @@ def test_every_majorness(tile: dict[str, Any], major: tuple[str, ...]) -> None:
     layout = {x: names[m] for x, m in zip("abcd", major, strict=True)}
     report = tg.verify(build(**tile, layout=layout), examples=25, seed=7)
     assert set(report.entries) == {"gemm_wide", "gemm_narrow"}
+    assert all(report.entries.values())
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,8 @@ def test_every_type_and_every_majorness(chosen: tg.TileSpec) -> None:
     kernel = tg.build(chosen, "cuda", device=GPUS[0])
     assert kernel.plan.form == "mma_sync"
     report = tg.verify(kernel, examples=25, seed=5)
-    assert report.examples == 25
-    assert f"{chosen.name}_wide" in report.entries
+    assert report.examples >= 25
+    assert report.entries[f"{chosen.name}_wide"]
 
 
 @pytest.mark.parametrize("types", [BF16, S8], ids=lambda t: t["a"])

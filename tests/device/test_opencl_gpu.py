@@ -32,6 +32,7 @@ def test_every_majorness(tile: dict[str, object], major: tuple[str, ...]) -> Non
     kernel = tg.build(tg.TileSpec(**tile, layout=layout), "opencl", device=GPUS[0])
     report = tg.verify(kernel, examples=25, seed=7)
     assert set(report.entries) == {"gemm_wide", "gemm_narrow"}
+    assert all(report.entries.values())
 
 
 COMBINATIONS = [
@@ -55,7 +56,7 @@ def test_every_type(types: TypeCombination, output: tuple[str, str]) -> None:
         layout = dict(zip("abcd", major, strict=True))
         spec = tg.TileSpec(**tile, types=kinds, layout=layout)
         kernel = tg.build(spec, "opencl", device=GPUS[0])
-        assert tg.verify(kernel, examples=20, seed=5).examples == 20
+        assert tg.verify(kernel, examples=20, seed=5).examples >= 20
 
 
 def test_batch_and_every_epilogue_step() -> None:
