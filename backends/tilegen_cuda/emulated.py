@@ -219,7 +219,16 @@ BITS = {"unsigned short": np.uint16, "unsigned char": np.uint8}
 
 
 def _as_stored(argument: Argument, value: Any) -> Any:
-    """An array as the text takes it: narrow floats, some of which NumPy calls floats, by their bits."""
+    """An array as the text takes it: narrow floats, some of which NumPy calls floats, by their bits.
+
+    D stands in for a C that is not there and never read; where C has a type of its own, so does that.
+    """
+    if (
+        argument.is_pointer
+        and argument.operand == "c"
+        and value.dtype != DTYPES[argument.type].numpy
+    ):
+        value = np.zeros((1, 1), DTYPES[argument.type].numpy)
     stored = BITS.get(STORED[argument.type]) if argument.is_pointer else None
     return value if stored is None else value.view(stored)
 

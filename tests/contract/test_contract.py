@@ -287,6 +287,15 @@ def test_a_nan_of_any_bits_stays_one(target: Target, name: str) -> None:
     (alpha,) = struct.unpack("<d", struct.pack("<Q", 2**63 - 1))
     assert np.isnan(k(a, b, alpha=alpha)).all()
     assert np.isnan(k(a, b, alpha=-alpha)).all()
+    # One that has only its lowest bit must not become infinity, in A or in B.
+    size = a.dtype.itemsize
+    for operand in (a, b) if a.dtype.kind == "f" and size > 1 else ():
+        kept = operand[0, 0].copy()
+        infinite = np.array(np.inf, operand.dtype).view(f"u{size}")
+        operand[0, 0] = (infinite + 1).astype(f"u{size}").view(operand.dtype)
+        got = k(a, b).astype(np.float64)
+        assert np.isnan(got[0] if operand is a else got[:, 0]).all()
+        operand[0, 0] = kept
 
 
 @float_cases()

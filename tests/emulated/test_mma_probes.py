@@ -117,3 +117,12 @@ def test_planned_owners_hold_and_write_the_elements(data: dict[str, Any]) -> Non
                 for t in range(plan.threads)
             ]
             assert np.array_equal(got.astype(int), want)
+
+
+@pytest.mark.parametrize(("c", "d"), [("f32", "f16"), ("f16", "f32")])
+def test_c_may_be_left_out_where_its_type_is_not_d_s(c: str, d: str) -> None:
+    """D stands in for it, in a type that the text takes for something else."""
+    types = {"a": "f16", "b": "f16", "acc": "f32", "c": c, "d": d}
+    made = tg.lower(tg.TileSpec(block=(16, 16, 16), warp=(16, 16), types=types), "cuda", "sm_80")
+    ones = np.ones((16, 16), np.float16)
+    assert (tg.load(tg.emit(made), "emulator:quick")(ones, ones) == 16).all()

@@ -71,6 +71,8 @@ def check(
         If the arguments of ``launch`` do not fit the kernel.
     """
     require("check", what, TileSpec, str, Path)
+    if seed < 0:
+        raise SpecError(f"check: seed = {seed}; at least 0 is needed")
     if not isinstance(what, TileSpec):
         return check_file(
             Path(what),

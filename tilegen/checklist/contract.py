@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilegen.checklist.lines import FAIL, PASS, UNMEASURED, Line
-from tilegen.checklist.meaning import Meaning, Word, blocks
+from tilegen.checklist.meaning import SCRATCH, Meaning, Word, blocks
 from tilegen.dtypes import DTYPES
 from tilegen.entries import Formula
 from tilegen.errors import VerifyError
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 ITEM = "contract"
 # Forwards and backwards, and the race detector besides.
 ORDERS = (0, 1)
-# Types that only a scratch array has.
-SCRATCH = {"s16": "int16", "u16": "uint16", "u32": "uint32", "s64": "int64", "u64": "uint64"}
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ OPERANDS = ("A", "B", "C", "D", "CD")
 SIZES = ("M", "N", "K")
 STRIDES = ("lda", "ldb", "ldc", "ldd")
 SCALARS = ("alpha", "beta")
+# Types that only a scratch array has.
+SCRATCH = {"s16": "int16", "u16": "uint16", "u32": "uint32", "s64": "int64", "u64": "uint64"}
 _ARRAY = re.compile(r"(?P<type>\w+)\[(?P<size>[^\]]+)\](?:=(?P<fill>\S+))?")
 # What products of these are summed in; of all others, f32.
 SUMS = {"f64": "f64", "s8": "s32", "u8": "s32"}
@@ -166,6 +168,10 @@ def _word(text: str) -> Word:
     if name in SCALARS:
         return Word("scalar", name)
     if array := _ARRAY.fullmatch(text):
+        if array["type"] not in (*DTYPES, *SCRATCH):
+            near = get_close_matches(array["type"], (*DTYPES, *SCRATCH), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise SpecError(f"--gemm: {text!r}: {array['type']!r} is no type{hint}")
         try:
             size, fill = Formula(array["size"]), float(array["fill"] or "nan")
         except ValueError as error:

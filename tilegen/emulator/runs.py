@@ -162,6 +162,8 @@ def run(
         raise LaunchError(f"arithmetic {arithmetic!r} is none of {', '.join(job.ARITHMETICS)}")
     if not orders:
         raise LaunchError("no order is given; 0 runs threads forward")
+    if strange := [order for order in orders if not 0 <= order < 2**31]:
+        raise LaunchError(f"order {strange[0]}: 0 is forward, 1 reverse, up to {2**31 - 1} a seed")
     wrong = [n for n in outputs if not 0 <= n < len(args) or isinstance(args[n], (int, float))]
     if wrong:
         raise LaunchError(f"outputs: argument {wrong[0]} is not an array")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -89,7 +90,7 @@ def points(spec: TileSpec, axes: Mapping[str, Sequence[Any]]) -> list[Point]:
         if not values:
             raise SpecError(f"{key}: the list is empty")
         texts = [shown(value) for value in values]
-        if twice := [text for text in texts if texts.count(text) > 1]:
+        if twice := [text for text, times in Counter(texts).items() if times > 1]:
             raise SpecError(f"{key} names {twice[0]} twice")
     count = prod(len(values) for values in axes.values())
     if count > MOST_POINTS:

@@ -47,6 +47,13 @@ def compile_all(
             worker.end()
 
 
+# Ctrl-C is the asking process's to answer, from before anything is imported on.
+START = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    f"from {__package__}.worker import main; main()"
+)
+
+
 class _Worker:
     """A thread, and the process that it asks."""
 
@@ -95,7 +102,7 @@ class _Worker:
                 # What can be imported here can be imported there.
                 path = os.pathsep.join(p or os.getcwd() for p in sys.path)
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", f"from {__package__}.worker import main; main()"],
+                    [sys.executable, "-c", START],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     env={**os.environ, "PYTHONPATH": path},

@@ -227,8 +227,13 @@ __device__ __forceinline__ void load_a(
     #pragma unroll
     for (int i = 0; i < MMAS_M; ++i)
         #pragma unroll
-        for (int r = 0; r < ROW_REGISTERS; ++r)
-            asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(to[i][r]) : "f"(__uint_as_float(to[i][r])));
+        for (int r = 0; r < ROW_REGISTERS; ++r) {
+            const float x = __uint_as_float(to[i][r]);
+            asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(to[i][r]) : "f"(x));
+            // Of a NaN that has only low bits infinity would be left.
+            if (x != x)
+                to[i][r] = 0x7FC00000u;
+        }
 }
 
 // Where an element lies in a tile of b: `fast` runs along N.
@@ -276,8 +281,13 @@ __device__ __forceinline__ void load_b(
     #pragma unroll
     for (int i = 0; i < MMAS_N; ++i)
         #pragma unroll
-        for (int r = 0; r < COL_REGISTERS; ++r)
-            asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(to[i][r]) : "f"(__uint_as_float(to[i][r])));
+        for (int r = 0; r < COL_REGISTERS; ++r) {
+            const float x = __uint_as_float(to[i][r]);
+            asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(to[i][r]) : "f"(x));
+            // Of a NaN that has only low bits infinity would be left.
+            if (x != x)
+                to[i][r] = 0x7FC00000u;
+        }
 }
 
 // Two sums that lie side by side in D: pair `p` of half `half` of a row of fragments.
