@@ -31,9 +31,9 @@ SELECTOR, FULL, QUICK = "emulator", "emulator:full", "emulator:quick"
 BEST_ALIGNMENT = 256
 # Forwards, backwards, and one seed; the race detector runs besides.
 ORDERS = (0, 1, 2)
-# A launch of so few blocks goes through all orders and the race detector, and so do so many larger ones
-# of each entry; the rest of those run in one order, each time another one.
-FEW_BLOCKS, WHOLE_LAUNCHES = 4, 1
+# So many launches of an entry go through all orders and the race detector: of those of few blocks, and
+# of larger ones. Those after them run in one order, each time another one.
+FEW_BLOCKS, WHOLE_OF_FEW, WHOLE_OF_MANY = 4, 12, 1
 # What a workspace holds before anything is written: NaN in every float, so that it shows.
 POISON = 0xFF
 
@@ -49,7 +49,7 @@ class EmulatedDevice:
     races : bool
         Whether it goes through the race detector besides.
     spares : bool
-        Whether large launches of an entry that has been through all of that run in one order.
+        Whether launches of an entry that has been through all of that often enough run in one order.
     """
 
     arch: Arch
@@ -143,7 +143,7 @@ class EmulatedProgram:
 
     def __init__(self, device: EmulatedDevice, source: KernelSource, program: Program) -> None:
         self._device, self._source, self._program = device, source, program
-        self._launches: Counter[str] = Counter()
+        self._launches: Counter[tuple[str, bool]] = Counter()
 
     def bind(
         self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], stream: Any
@@ -162,11 +162,12 @@ class EmulatedProgram:
     def _ways(self, entry: Entry, grid: int) -> tuple[tuple[int, ...], bool]:
         """In which orders this launch runs, and whether the race detector sees it."""
         device = self._device
-        if not device.spares or grid <= FEW_BLOCKS:
+        if not device.spares:
             return device.orders, device.races
-        self._launches[entry.name] += 1
-        count = self._launches[entry.name]
-        if count <= WHOLE_LAUNCHES:
+        few = grid <= FEW_BLOCKS
+        self._launches[entry.name, few] += 1
+        count = self._launches[entry.name, few]
+        if count <= (WHOLE_OF_FEW if few else WHOLE_OF_MANY):
             return device.orders, device.races
         return (device.orders[count % len(device.orders)],), False
 
