@@ -48,3 +48,17 @@ def golden(request: pytest.FixtureRequest):
         assert text == path.read_text(), f"{name} changed; --update-golden rewrites it"
 
     return check
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]):
+    """Run a command; its status and what it wrote."""
+    import tilegen.cli as cli
+
+    def call(*words: str) -> tuple[int, str, str]:
+        status = cli.run([str(word) for word in words])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return status, out, err
+
+    return call

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from tilegen.errors import SpecError
+
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write under a temporary name in the same folder, then rename; nothing half-written stays."""
@@ -39,6 +41,22 @@ def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
         for temporary, _ in pending:
             with suppress(OSError):
                 os.unlink(temporary)
+
+
+def source_text(path: Path) -> str:
+    """The text of a kernel's source.
+
+    Raises
+    ------
+    SpecError
+        If it is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError(
+            f"{path}: it is not UTF-8 text ({error.reason} at byte {error.start})"
+        ) from None
 
 
 def read_file(path: Path, limit: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilegen.dtypes import DTYPES
@@ -132,6 +132,21 @@ def staged_tiles(
 
     padded = tiles(False)
     return padded if shared_end(padded) <= arch.shared_bytes else tiles(True)
+
+
+def stages_that_fit(
+    spec: TileSpec, arch: Arch, tiles: Callable[[int], tuple[SharedTile, ...]]
+) -> tuple[int, tuple[SharedTile, ...], list[str]]:
+    """As many stages as the spec asks for and shared memory holds, their tiles, and a note if fewer."""
+    stages = spec.stages
+    shared = tiles(stages)
+    while stages > 1 and shared_end(shared) > arch.shared_bytes:
+        stages -= 1
+        shared = tiles(stages)
+    if stages == spec.stages:
+        return stages, shared, []
+    told = f"more tiles of A and B do not fit in {arch.shared_bytes} bytes"
+    return stages, shared, [f"stages {spec.stages} -> {stages}: {told}"]
 
 
 def conflict_notes(tiles: Sequence[SharedTile], memory: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from tilegen.dtypes import DTYPES
 from tilegen.entries import Argument, in_lines, passed_on
 from tilegen.plan import KernelPlan
 from tilegen.roles import Roles
-from tilegen.tiling import CONTIGUOUS, epilogue_operands
+from tilegen.tiling import CONTIGUOUS, epilogue_operands, operand_type
 
 from .types import ARGUMENT_TYPES, SPELLINGS
 
@@ -80,43 +80,66 @@ def parameters(arguments: tuple[Argument, ...]) -> str:
 
 
 def _literal(value: float, kind: str) -> str:
-    return f"{float(value)!r}{SPELLINGS[kind].suffix}"
+    if kind in SPELLINGS:
+        return f"{float(value)!r}{SPELLINGS[kind].suffix}"
+    return f"{int(value)}LL"
 
 
-def epilogue_steps(plan: KernelPlan, roles: Roles) -> tuple[list[Step], list[str]]:
+def epilogue_steps(
+    plan: KernelPlan,
+    roles: Roles,
+    value: str = "value",
+    widened: Callable[[str, str], str] = lambda kind, what: what,
+) -> tuple[list[Step], list[str]]:
     """The expressions that turn ``value`` into D's value, in order, and the functions they call.
 
     The value's place is ``row``, ``col + v``.
+
+    Parameters
+    ----------
+    widened : callable
+        Of the type and the expression of a stored element, that of its value.
     """
     row_axis, compute = "n" if roles.swapped else "m", plan.spec.types.compute
     steps, functions = [], []
     for step in plan.epilogue:
-        place = "row" if step.along == row_axis else "col + v"
-        match step.op:
-            case "bias":
-                call = f"value + bias[{place}]"
-            case "scale":
-                call = f"value * scale[{place}]"
-            case "residual":
-                call = "value + residual[row * ldresidual + col + v]"
-            case "clamp":
-                assert step.low is not None
-                assert step.high is not None
-                low, high = _literal(step.low, compute), _literal(step.high, compute)
-                call = f"clamp_between(value, {low}, {high})"
-            case _:
-                call = f"{step.op}(value)"
-        steps.append(Step(call))
-        if step.op not in ("bias", "scale", "residual"):
-            functions.append(f"_epilogue_{step.op}.cu.j2")
+        if step.op in ("bias", "scale", "residual"):
+            place = "row" if step.along == row_axis else "col + v"
+            at = "row * ldresidual + col + v" if step.op == "residual" else place
+            read = widened(operand_type(plan.spec, step.op), f"{step.op}[{at}]")
+            steps.append(Step(f"{value} {'*' if step.op == 'scale' else '+'} {read}"))
+            continue
+        functions.append(f"_epilogue_{step.op}.cu.j2")
+        if step.op == "clamp":
+            assert step.low is not None
+            assert step.high is not None
+            low, high = _literal(step.low, compute), _literal(step.high, compute)
+            steps.append(Step(f"clamp_between({value}, {low}, {high})"))
+        else:
+            steps.append(Step(f"{step.op}({value})"))
     return steps, list(dict.fromkeys(functions))
+
+
+def c_names(plan: KernelPlan, roles: Roles) -> dict[str, str]:
+    """How C is read where D's rows and columns run: its strides, and whether whole vectors may be."""
+    along = CONTIGUOUS["c"][plan.spec.layout.c] == roles.names["col_axis"]
+    return {
+        "c_row_stride": "ldc" if along else "c_step",
+        "c_col_stride": "c_step" if along else "ldc",
+        "c_wide": "WIDE" if along else "false",
+    }
+
+
+def async_copies(widths: Iterable[int]) -> list[AsyncCopy]:
+    """A function of the text for each width in bytes."""
+    return [AsyncCopy(n, "cg" if n == 16 else "ca") for n in sorted(widths)]
 
 
 def context(plan: KernelPlan) -> Mapping[str, Any]:
     """Everything that the FMA form's template names."""
     spec, roles = plan.spec, Roles.of(plan.spec)
     spelling = SPELLINGS[spec.types.acc]
-    size, layout = DTYPES[spec.types.acc].bytes, plan.spec.layout
+    size = DTYPES[spec.types.acc].bytes
     body = max((entry.arguments for entry in plan.main_entries), key=len)
     steps, functions = epilogue_steps(plan, roles)
     staged = [_staged(plan, roles, tile.operand) for tile in plan.shared]
@@ -125,10 +148,10 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
     registers = [s for s in staged if s.operand not in behind]
     widths = {size, *(by_name[o].vector_bytes for o in behind)} if behind else set[int]()
     stages = plan.pipeline.stages
-    c_along = CONTIGUOUS["c"][layout.c] == ("m" if roles.swapped else "n")
     min_blocks = int(plan.numbers["MIN_BLOCKS"])
     return {
         **roles.names,
+        **c_names(plan, roles),
         "batched": spec.batch == "strided",
         "operands": ["a", "b", "c", "d", *epilogue_operands(spec)],
         "element": spelling.type,
@@ -141,7 +164,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "row_staged": by_name[roles.rows],
         "col_staged": by_name[roles.cols],
         "async": bool(behind),
-        "async_copies": [AsyncCopy(n, "cg" if n == 16 else "ca") for n in sorted(widths)],
+        "async_copies": async_copies(widths),
         "in_flight": max(0, stages - 2),
         "pipelined": stages > 1,
         "commit_include": "_commit.cu.j2" if behind else NOTHING,
@@ -172,9 +195,6 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         ],
         "steps": steps,
         "functions": functions,
-        "c_row_stride": "ldc" if c_along else "c_step",
-        "c_col_stride": "c_step" if c_along else "ldc",
-        "c_wide": "WIDE" if c_along else "false",
     }
 
 

@@ -17,12 +17,11 @@ from tilegen.plan import (
     RegisterUse,
     Role,
     SharedTile,
-    shared_end,
 )
 from tilegen.roles import Roles
 from tilegen.rules import Candidate, Rule
 from tilegen.spec import PinValue, TileSpec
-from tilegen.staging import Staging, aligned_accesses, conflict_notes, staged_tiles
+from tilegen.staging import Staging, aligned_accesses, conflict_notes, staged_tiles, stages_that_fit
 from tilegen.tiling import (
     CONTIGUOUS,
     kernel_name,
@@ -34,11 +33,9 @@ from tilegen.tiling import (
 )
 
 from .archs import SCALARS, dynamic_bytes
+from .choices import common_pins, copies_behind, least_blocks
 from .types import FMA_COMBINATIONS
 
-SWIZZLES = ("none", "pad", "xor")
-COPIES = ("cp_async", "registers")
-MOST_BLOCKS = 8
 # How deep the loop over BLOCK_K is unrolled.
 UNROLL_K = 8
 # Registers beside sums and operands, and for each fetch of a thread by cp.async and through registers:
@@ -66,13 +63,7 @@ class Fma:
         return FMA_COMBINATIONS
 
     def pins(self, arch: Arch) -> Mapping[str, Sequence[PinValue]]:
-        copies = COPIES if "cp_async" in arch.features else COPIES[1:]
-        return {
-            "form": (self.name,),
-            "swizzle": SWIZZLES,
-            "copy": copies,
-            "min_blocks": tuple(range(1, MOST_BLOCKS + 1)),
-        }
+        return {"form": (self.name,), **common_pins(arch)}
 
     def derive(self, spec: TileSpec, arch: Arch) -> Candidate:
         pins = spec.pins.get("cuda", {})
@@ -101,20 +92,9 @@ class Fma:
                 boundary=WIDEST_BYTES,
             )
 
-        stages = spec.stages
-        shared = tiles(stages)
-        while stages > 1 and shared_end(shared) > arch.shared_bytes:
-            stages -= 1
-            shared = tiles(stages)
-        if stages < spec.stages:
-            notes.append(
-                f"stages {spec.stages} -> {stages}: more tiles of A and B do not fit in "
-                f"{arch.shared_bytes} bytes"
-            )
-        notes += conflict_notes(shared, "shared")
-        pinned = pins.get("min_blocks", 1)
-        # What is no number is refused by the rule for pins.
-        min_blocks = max(1, pinned) if isinstance(pinned, int) else 1
+        stages, shared, fewer = stages_that_fit(spec, arch, tiles)
+        notes += [*fewer, *conflict_notes(shared, "shared")]
+        min_blocks = least_blocks(spec)
         return replace(
             base,
             thread=way.thread,
@@ -208,7 +188,7 @@ class Fma:
 
 def _asynchronous(staging: Mapping[str, Staging], spec: TileSpec, arch: Arch) -> frozenset[str]:
     """The operands that cp.async brings: those that lie the same way in both memories."""
-    if "cp_async" not in arch.features or spec.pins.get("cuda", {}).get("copy") == "registers":
+    if not copies_behind(spec, arch):
         return frozenset()
     return frozenset(o for o, s in staging.items() if not s.turned)
 

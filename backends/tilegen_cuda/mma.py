@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from tilegen.backend import TypeCombination
 from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch, Instruction
-from tilegen.plan import Budget, Copy, KernelPlan, Pipeline, Role, shared_end
+from tilegen.plan import Budget, Copy, KernelPlan, Pipeline, Role, SharedTile, shared_end
 from tilegen.roles import Roles
 from tilegen.rules import Candidate, Rule, Violation
 from tilegen.spec import PinValue, TileSpec
+from tilegen.staging import conflict_notes, stages_that_fit
 from tilegen.tiling import (
     CONTIGUOUS,
     kernel_name,
@@ -21,16 +22,14 @@ from tilegen.tiling import (
 )
 
 from .archs import dynamic_bytes
+from .choices import common_pins, copies_behind, least_blocks
 from .mma_entries import entries, sum_bytes
 from .mma_fragments import fragments, ownership
-from .mma_instructions import FP8, combinations, turned
+from .mma_instructions import FP8, combinations, fp8_is_made_of_f16, turned
 from .mma_registers import BUFFERS, register_use
 from .mma_tiles import CHUNK_BYTES, OperandTile, shared_tiles
 
-SWIZZLES = ("none", "pad", "xor")
-COPIES = ("cp_async", "registers")
 EPILOGUES = ("direct", "shared")
-MOST_BLOCKS = 8
 
 
 def of_arch(arch: Arch) -> tuple[Instruction, ...]:
@@ -59,10 +58,8 @@ class MmaSync:
         return {
             "form": (self.name,),
             "instruction": tuple(dict.fromkeys(i.name for i in of_arch(arch))),
-            "swizzle": SWIZZLES,
-            "copy": COPIES if "cp_async" in arch.features else COPIES[1:],
             "epilogue": EPILOGUES,
-            "min_blocks": tuple(range(1, MOST_BLOCKS + 1)),
+            **common_pins(arch),
         }
 
     def derive(self, spec: TileSpec, arch: Arch) -> Candidate:
@@ -78,33 +75,20 @@ class MmaSync:
                 f"thread {list(spec.thread)}: fragments have no micro-tiles, so it is unused"
             )
         tiles = {o: OperandTile.of(o, spec, instruction) for o in ("a", "b")}
-        epilogue = _epilogue(spec, instruction)
+        epilogue = _epilogue(spec)
         staged = _epilogue_bytes(spec) if epilogue == "shared" else 0
-        stages = spec.stages
-        shared = shared_tiles(tuple(tiles.values()), threads, arch, stages, pins.get("swizzle"))
-        while stages > 1 and shared_end(shared) > arch.shared_bytes:
-            stages -= 1
-            shared = tuple(replace(t, stages=stages) for t in shared)
-            shared = (shared[0], replace(shared[1], start=shared[0].bytes))
-        if stages < spec.stages:
-            notes.append(
-                f"stages {spec.stages} -> {stages}: more tiles of A and B do not fit in "
-                f"{arch.shared_bytes} bytes"
-            )
-        for t in shared:
-            if t.store_conflicts or t.load_conflicts:
-                notes.append(
-                    f"{t.operand}'s shared tile: {t.store_conflicts} extra cycles a warp store, "
-                    f"{t.load_conflicts} a warp load ({t.swizzle})"
-                )
-        if "fp8" in arch.features and not arch.name.startswith("sm_90") and spec.types.a in FP8:
+
+        def staged_in(stages: int) -> tuple[SharedTile, ...]:
+            return shared_tiles(tuple(tiles.values()), threads, arch, stages, pins.get("swizzle"))
+
+        stages, shared, fewer = stages_that_fit(spec, arch, staged_in)
+        notes += [*fewer, *conflict_notes(shared, "shared")]
+        if spec.types.a in FP8 and not fp8_is_made_of_f16(arch):
             notes.append(
                 "what an fp8 instruction keeps of its sums was measured on sm_90 alone "
                 f"(docs/matrix-arithmetic.md): on {arch.name} results may leave the error bound"
             )
-        asynchronous = "cp_async" in arch.features and pins.get("copy") != "registers"
-        pinned = pins.get("min_blocks", 1)
-        min_blocks = max(1, pinned) if isinstance(pinned, int) else 1
+        asynchronous, min_blocks = copies_behind(spec, arch), least_blocks(spec)
         return replace(
             base,
             stages=stages,
@@ -264,7 +248,7 @@ def out_vector(spec: TileSpec) -> int:
 OUT_PAD = 8
 
 
-def _epilogue(spec: TileSpec, instruction: Instruction) -> str:
+def _epilogue(spec: TileSpec) -> str:
     """Through shared memory where a lane's two neighbours are less than half of a 32-byte sector's share."""
     pinned = spec.pins.get("cuda", {}).get("epilogue")
     if spec.split_k > 1:

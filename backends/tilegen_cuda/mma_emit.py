@@ -10,9 +10,9 @@ from tilegen.dtypes import DTYPES
 from tilegen.entries import Argument, Entry, passed_on
 from tilegen.plan import KernelPlan
 from tilegen.roles import Roles
-from tilegen.tiling import CONTIGUOUS, epilogue_operands, main_arguments, operand_type
+from tilegen.tiling import epilogue_operands, main_arguments
 
-from .emit import NOTHING, AsyncCopy, Step, parameters
+from .emit import NOTHING, async_copies, c_names, epilogue_steps, parameters
 from .mma import OUT_PAD
 from .mma_entries import REDUCE_THREADS, reduce_vector, widths
 from .mma_reads import Ldmatrix, Reads
@@ -88,8 +88,6 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
     sum_type, letter, sum_value = SUMS[spec.types.acc]
     sums = mma.registers("c") if spec.types.acc != "f64" else mma.c.values
     split, size = spec.split_k > 1, DTYPES[spec.types.a].bytes
-    layout = spec.layout
-    c_along = CONTIGUOUS["c"][layout.c] == ("m" if roles.swapped else "n")
     if spec.types.acc == "f16":
         conversions.widened("f16", "")
     out = {
@@ -97,12 +95,13 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "old_value": conversions.widened(spec.types.c, "old.at[v]"),
         "narrowed_result": conversions.narrowed(spec.types.d, "result"),
     }
-    steps, functions = _steps(plan, roles, conversions)
+    steps, functions = epilogue_steps(plan, roles, "result", conversions.widened)
     interleaved = tiles[roles.cols].interleaved
     stages = plan.pipeline.stages
     in_flight = max(0, stages - 2)
     return {
         **roles.names,
+        **c_names(plan, roles),
         **out,
         **_entries(plan),
         **_multiply_add(plan, letter, sums, row.registers, col.registers),
@@ -136,11 +135,7 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "swizzled": any(s.swizzled for s in staged),
         "wholes": wholes(plan, asynchronous),
         "copies_say": "asynchronous copies" if asynchronous else "loads through registers",
-        "async_copies": [
-            AsyncCopy(n, "cg" if n == 16 else "ca")
-            for n in ((4, 8, 16) if size < 8 else (8, 16))
-            if asynchronous
-        ],
+        "async_copies": async_copies(((4, 8, 16) if size < 8 else (8, 16)) if asynchronous else ()),
         "chunk_include": f"_mma_{'copy' if asynchronous else 'fetch'}_chunk.cu.j2",
         "by_8": size < 8,
         "by_4": size < 4,
@@ -169,9 +164,6 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         "steps": steps,
         "functions": functions,
         "conversions": conversions.includes,
-        "c_row_stride": "ldc" if c_along else "c_step",
-        "c_col_stride": "c_step" if c_along else "ldc",
-        "c_wide": "WIDE" if c_along else "false",
         "out_include": f"_mma_out_{'partial' if split else plan.numbers['EPILOGUE']}.cu.j2",
         "out_pad": OUT_PAD,
         "plane_index": "(split * batch + batch_index)" if spec.batch == "strided" else "split",
@@ -218,36 +210,6 @@ class _Conversions:
             return what
         self._needs(f"narrow_{kind}")
         return f"narrow_{kind}({what})"
-
-
-def _steps(
-    plan: KernelPlan, roles: Roles, conversions: _Conversions
-) -> tuple[list[Step], list[str]]:
-    """The expressions that turn ``result`` into D's value, in order, and the functions they call."""
-    row_axis, compute = "n" if roles.swapped else "m", plan.spec.types.compute
-    suffix = SPELLINGS[compute].suffix if compute in SPELLINGS else ""
-    steps, functions = [], []
-
-    def literal(value: float) -> str:
-        return f"{value!r}{suffix}" if compute in SPELLINGS else f"{int(value)}LL"
-
-    for step in plan.epilogue:
-        place = "row" if step.along == row_axis else "col + v"
-        if step.op in ("bias", "scale", "residual"):
-            kind = operand_type(plan.spec, step.op)
-            at = "row * ldresidual + col + v" if step.op == "residual" else place
-            read = conversions.widened(kind, f"{step.op}[{at}]")
-            steps.append(Step(f"result {'*' if step.op == 'scale' else '+'} {read}"))
-            continue
-        if step.op == "clamp":
-            assert step.low is not None
-            assert step.high is not None
-            call = f"clamp_between(result, {literal(step.low)}, {literal(step.high)})"
-        else:
-            call = f"{step.op}(result)"
-        steps.append(Step(call))
-        functions.append(f"_epilogue_{step.op}.cu.j2")
-    return steps, list(dict.fromkeys(functions))
 
 
 def _staged(plan: KernelPlan, roles: Roles, tile: OperandTile, asynchronous: bool) -> Staged:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tilegen.backend import TypeCombination
-from tilegen.hardware import Instruction
+from tilegen.hardware import Arch, Instruction
 from tilegen.layout import FragmentLayout, Layout
 
 PTX = "PTX ISA, Warp Level Matrix Multiply-Accumulate Instructions: mma, {section}"
@@ -128,6 +128,11 @@ def combinations(instructions: Sequence[Instruction]) -> tuple[TypeCombination, 
         outputs = tuple((c, d) for c in kinds for d in kinds) or _WHOLE_OUTPUTS
         out.setdefault(key, TypeCombination(*key, outputs))
     return tuple(out.values())
+
+
+def fp8_is_made_of_f16(arch: Arch) -> bool:
+    """Whether compilers make mma.sync of fp8 from f16's: sm_90 alone, by docs/matrix-arithmetic.md."""
+    return arch.name in ("sm_90", "sm_90a")
 
 
 def turned(instruction: Instruction) -> Instruction:

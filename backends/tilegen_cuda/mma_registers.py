@@ -11,7 +11,7 @@ from tilegen.hardware import Arch, Instruction
 from tilegen.plan import RegisterUse
 from tilegen.tiling import registers_left
 
-from .mma_instructions import FP8
+from .mma_instructions import FP8, fp8_is_made_of_f16
 from .mma_tiles import CHUNK_BYTES, OperandTile
 
 # Registers of a chunk.
@@ -51,7 +51,7 @@ def register_use(
     """
     fetches = {t: t.fetches(threads) for t in tiles.values()}
     fragments = sum(t.mmas * instruction.registers(o) for o, t in tiles.items())
-    made = FP8_FRAGMENTS if instruction.type_a in FP8 and arch.name.startswith("sm_90") else 0
+    made = FP8_FRAGMENTS if instruction.type_a in FP8 and fp8_is_made_of_f16(arch) else 0
     rows = min(MOST_ROWS, sum(slow for slow, _ in fetches.values()))
     needed, needed_of_row = NEEDED if stages > 1 else NEEDED_OF_ONE_STAGE
     rounding = ROUNDING if instruction.type_a == "tf32" else 0

@@ -72,8 +72,8 @@ class OperandTile:
         size = DTYPES[getattr(spec.types, operand)].bytes
         extent = instruction.m if operand == "a" else instruction.n
         mmas = max(1, spec.warp[axis] // extent)
-        # Registers of a fragment, each of them one 8x8 matrix of 4 bytes a lane.
-        registers = extent // 8 * max(1, instruction.k * size // CHUNK_BYTES)
+        # Each of them is one 8x8 matrix of 4 bytes a lane.
+        registers = instruction.registers(operand)
         if size > 4 or (size == 4 and not along_k):
             way, group, matrices = "words", 1, 0
         elif not along_k and size < TURNED_BYTES:
@@ -145,14 +145,11 @@ class OperandTile:
                 at, k = lane // 4, lane % 4
                 return (at, k) if self.along_k else (k, at)
             case "ldmatrix_pairs":
-                matrix, row = lane // 8, lane % 8
-                return pair_row(matrix, row), 0
-            case "ldmatrix":
-                return self._matrix(lane, self.along_k)
+                return pair_row(lane // 8, lane % 8), 0
             case _:
-                return self._matrix(lane, False)
+                return self._matrix(lane)
 
-    def _matrix(self, lane: int, along_k: bool) -> tuple[int, int]:
+    def _matrix(self, lane: int) -> tuple[int, int]:
         """The row that a lane addresses of matrices in the order of the registers that they fill."""
         matrix, row = lane // 8 % max(1, self.matrices), lane % 8
         halves = self.mma_extent // 8
@@ -161,7 +158,7 @@ class OperandTile:
         half, rest = matrix % halves, matrix // halves
         step, fragment = rest % deep, rest // deep
         x, k = fragment * self.mma_extent + half * 8, step * self.chunk
-        if along_k:
+        if self.along_k:
             return x + row, k
         return step * 8 + row, x
 

@@ -11,7 +11,6 @@ import pytest
 from unit.test_check import SCHEMA
 
 import tilegen as tg
-import tilegen.cli as cli
 from tilegen import registry, rules
 from tilegen.backend import Toolchain
 from tilegen.checklist import Launch
@@ -65,17 +64,6 @@ outer(const float* a, const float* b, float* d, int n, int k)
             d[(threadIdx.x * TM + r) * n + c] = sums[r][c];
 }
 """
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]):
-    def call(*words: str) -> tuple[int, str, str]:
-        status = cli.run([str(word) for word in words])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return status, out, err
-
-    return call
 
 
 @pytest.fixture

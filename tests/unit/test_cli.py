@@ -32,17 +32,6 @@ needs_device = pytest.mark.skipif(
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]):
-    def call(*words: str) -> tuple[int, str, str]:
-        status = cli.run([str(word) for word in words])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return status, out, err
-
-    return call
-
-
-@pytest.fixture
 def refused(run, tmp_path: Path):
     """Run a command that must fail with one sentence, and with the same as JSON."""
 

@@ -17,6 +17,7 @@ from tilegen.checklist.meaning import Meaning, blocks
 from tilegen.checklist.support import Support, support_of
 from tilegen.entries import Formula
 from tilegen.errors import BackendError, CompileError, SpecError
+from tilegen.files import source_text
 from tilegen.hardware import Arch
 from tilegen.lower import find_arch
 
@@ -102,12 +103,7 @@ def check_file(
     start = launch or Launch()
     plugin = find_backend(path, backend)
     support, (target, _) = support_of(plugin), find_arch(plugin, arch)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise SpecError(
-            f"{path}: it is not UTF-8 text ({error.reason} at byte {error.start})"
-        ) from None
+    text = source_text(path)
     told("compiling")
     compiled, of_compiler = _compiled(support, target, text, path, start)
     lines = [*of_compiler]

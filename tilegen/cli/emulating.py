@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilegen.dtypes import DTYPES
-from tilegen.errors import LaunchError, SpecError
+from tilegen.errors import LaunchError
+from tilegen.files import source_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,12 +78,7 @@ def emulate(
 
     if file.suffix not in LANGUAGES:
         raise LaunchError(f"{file}: its suffix is none of {', '.join(LANGUAGES)}")
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise SpecError(
-            f"{file}: it is not UTF-8 text ({error.reason} at byte {error.start})"
-        ) from None
+    text = source_text(file)
     random = np.random.default_rng(seed)
     read = [argument_of(word, random) for word in arg or []]
     run = emulator.run(
