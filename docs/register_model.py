@@ -28,8 +28,9 @@ from tilegen.backend import Form, Resources
 from tilegen.files import write_atomically
 from tilegen.hardware import Arch
 from tilegen.lower import attempt
+from tilegen.processors import cores
 from tilegen.sweep import Compiled
-from tilegen.sweep.workers import compile_all, cores
+from tilegen.sweep.workers import compile_all
 
 BACKEND = registry.get("cuda")
 ARCHS = ("sm_80", "sm_90", "sm_120")

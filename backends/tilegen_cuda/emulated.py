@@ -31,9 +31,9 @@ SELECTOR, FULL, QUICK = "emulator", "emulator:full", "emulator:quick"
 BEST_ALIGNMENT = 256
 # Forwards, backwards, and one seed; the race detector runs besides.
 ORDERS = (0, 1, 2)
-# So many launches of an entry go through all orders and the race detector: of those of few blocks, and
-# of larger ones. Those after them run in one order, each time another one.
-FEW_BLOCKS, WHOLE_OF_FEW, WHOLE_OF_MANY = 4, 12, 1
+# So many launches of an entry that have few blocks go through all orders and the race detector, and so
+# many larger ones through the race detector. The others run in one order, each time another one.
+FEW_BLOCKS, WHOLE_OF_FEW, WATCHED_OF_MANY = 4, 12, 1
 # What a workspace holds before anything is written: NaN in every float, so that it shows.
 POISON = 0xFF
 
@@ -167,9 +167,10 @@ class EmulatedProgram:
         few = grid <= FEW_BLOCKS
         self._launches[entry.name, few] += 1
         count = self._launches[entry.name, few]
-        if count <= (WHOLE_OF_FEW if few else WHOLE_OF_MANY):
+        if few and count <= WHOLE_OF_FEW:
             return device.orders, device.races
-        return (device.orders[count % len(device.orders)],), False
+        watched = device.races and not few and count <= WATCHED_OF_MANY
+        return (device.orders[count % len(device.orders)],), watched
 
     def run(
         self,

@@ -17,8 +17,8 @@ CORE = ROOT / "tilegen"
 # The order of the flow: a module may import what stands before it. What a name stands for is in
 # section 2 of the design; `TYPE_CHECKING` imports are names only and may point either way.
 ORDER = [
-    "interrupt", "errors", "files", "dtypes", "layout", "hardware", "spec_faults", "spec",
-    "dataflow", "entries", "plan", "rules", "backend", "tensors", "host_arrays", "registry",
+    "interrupt", "errors", "processors", "files", "dtypes", "layout", "hardware", "spec_faults",
+    "spec", "dataflow", "entries", "plan", "rules", "backend", "tensors", "host_arrays", "registry",
     "tiling", "roles", "outer_product", "staging", "bounds", "lower", "render", "launch_header",
     "arguments", "launch", "recall", "kernel", "build", "emulator", "testing", "verify", "mutation",
     "report", "draw", "choose", "sweep", "checklist", "bench", "__init__", "cli", "__main__",

@@ -9,9 +9,12 @@ import pytest
 
 import tilegen as tg
 from tilegen import registry
+from tilegen.build import find_device
+from tilegen.emulator import EmulatorRun
 from tilegen.errors import PlanError
 from tilegen_cuda.archs import ARCHS
 from tilegen_cuda.device import runnable
+from tilegen_cuda.emulated import EmulatedProgram
 from tilegen_cuda.toolchain import resources
 
 BASE = {"block": (128, 128, 16), "warp": (64, 32)}
@@ -143,6 +146,43 @@ def test_which_cubins_a_device_runs() -> None:
     assert runnable(8, 0) == ("sm_80",)
     assert runnable(7, 5) == ("sm_75",)
     assert runnable(3, 5) == ()
+
+
+@pytest.mark.parametrize(
+    ("selector", "few", "many"),
+    [
+        # Twelve launches of few blocks in all orders and watched, and one of many watched, per entry.
+        (
+            "emulator",
+            [((0, 1, 2), True)] * 12 + [((1,), False), ((2,), False), ((0,), False)],
+            [((1,), True), ((2,), False), ((0,), False)],
+        ),
+        ("emulator:full", [((0, 1, 2), True)] * 15, [((0, 1, 2), True)] * 3),
+        ("emulator:quick", [((0,), False)] * 15, [((0,), False)] * 3),
+    ],
+)
+def test_in_which_orders_the_emulator_launches(selector: str, few: list, many: list) -> None:
+    device = find_device(registry.get("cuda"), ARCHS["sm_80"], selector)
+    source = tg.emit(tg.lower(tg.TileSpec(block=(32, 32, 16), warp=(32, 32)), "cuda", "sm_80"))
+    for entry in source.plan.main_entries[:2]:
+        program = Recorded(device, source, None)
+        for grid, wanted in ((4, few), (5, many)):
+            for _ in wanted:
+                program.launch(entry, grid, [], None)
+            assert program.taken == wanted
+            program.taken.clear()
+
+
+class Recorded(EmulatedProgram):
+    """Launches that are noted and not run."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.taken: list[tuple[tuple[int, ...], bool]] = []
+
+    def run(self, entry: Any, grid: int, arguments: Any, **options: Any) -> Any:
+        self.taken.append((options["orders"], options["races"]))
+        return EmulatorRun((), (), {}, {}, 0.0)
 
 
 def test_the_emulator_stands_in_where_no_device_runs_the_arch() -> None:

@@ -90,3 +90,24 @@ def test_nothing_is_left_in_the_working_folder(tmp_path: Path) -> None:
         [sys.executable, "-c", text], cwd=tmp_path, check=True, env={**known, "PYTHONPATH": path}
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@needs_device
+def test_the_problems_of_a_verification_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most within twice the tile, some of many tiles, hardly two of one size, and for every access."""
+    seen: list[Problem] = []
+
+    def check(kernel: Any, problem: Problem) -> Outcome:
+        seen.append(problem)
+        return Outcome(0.0, 0.0, 1, "gemm_wide", exact=True)
+
+    monkeypatch.setattr(testing, "check_problem", check)
+    report = tg.verify(SMALL, backend="opencl", arch="cpu", examples=60)
+    drawn = seen[:60]
+    assert report.examples >= 60
+    assert len({(p.m, p.n, p.k) for p in drawn}) >= 50
+    large = [p for p in drawn if max(p.m, p.n) > 2 * 16 + 1]
+    assert 5 <= len(large) <= 25
+    assert {p.view("a").multiple for p in drawn} == {1, 2, 4, 8, 16}
+    # The simplest comes once, although Hypothesis begins every run with it.
+    assert drawn.count(seen[0]) == 1

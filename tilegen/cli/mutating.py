@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tomllib
 from pathlib import Path
@@ -17,6 +16,7 @@ from tilegen.cli.failures import FAILED, FINE
 from tilegen.cli.shared import read_spec
 from tilegen.errors import BackendError, SpecError
 from tilegen.files import write_atomically
+from tilegen.processors import cores
 from tilegen.spec import TileSpec
 
 
@@ -67,16 +67,13 @@ def mutate(
     if arch is not None and found.arch.name != arch:
         raise BackendError(f"{found.selector} ({found.name}) runs {found.arch.name} and not {arch}")
     tiles = corpus(backend) if whole else [read_spec(path) for path in specs or ()]
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
     result = run(
         tiles,
         backend,
         found,
         sample=sample,
         seed=seed,
-        jobs=jobs or cores,
+        jobs=jobs or cores(),
         kept=kept,
         told=_progress,
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from tilegen.emulator.program import Program, compile
 from tilegen.emulator.toolchain import BANKS, PLAIN, RACES
 from tilegen.emulator.vocabulary import Vocabulary
 from tilegen.errors import LaunchError
+from tilegen.processors import cores
 
 # The child watches its processor time itself; the parent only ends one that cannot.
 GRACE = 5.0
@@ -186,6 +189,7 @@ def run(
     planned = [(order, False) for order in orders] + ([(orders[0], True)] if races else [])
     gathered = _Gathered(list(program.findings))
     model = job.ARITHMETICS.index(arithmetic) << 8
+    jobs: list[tuple[Path, Launch]] = []
     for order, watched in planned:
         flags = model | job.POISON | (job.DELAY if order != 1 else 0)
         if watched:
@@ -196,8 +200,10 @@ def run(
             one = replace(one, timeout=4 * TIMEOUT)
         if watched and loop_seconds is None:
             one = replace(one, loop_seconds=8 * LOOP_SECONDS)
-        child = _child(built[modes[watched]], one, program)
-        gathered.add(run_name(order, watched), child, watched)
+        jobs.append((built[modes[watched]], one))
+    with closing(_children(jobs, program)) as children:
+        for (order, watched), child in zip(planned, children, strict=True):
+            gathered.add(run_name(order, watched), child, watched)
     return gathered.finish(program)
 
 
@@ -209,34 +215,69 @@ class _Child:
     accesses: tuple[AccessUse, ...] = ()
 
 
-def _child(executable: Path, launch: Launch, program: Program) -> _Child:
-    with JobFile(launch) as file:
-        number = file.file.fileno()
-        process = subprocess.Popen(
-            [str(executable), str(number)], pass_fds=(number,), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+def _children(
+    jobs: Iterable[tuple[Path, Launch]], program: Program
+) -> Generator[_Child, None, None]:
+    """Run each, as many at once as there are processors; what became of them, in the order given."""
+    started: deque[_Started] = deque()
+    waiting = iter(jobs)
+    try:
+        while True:
+            while len(started) < cores() and (one := next(waiting, None)) is not None:
+                started.append(_Started(*one))
+            if not started:
+                return
+            yield started[0].finish(program)
+            started.popleft()
+    finally:
+        for left in started:
+            left.end()
+
+
+class _Started:
+    """A child that runs."""
+
+    def __init__(self, executable: Path, launch: Launch) -> None:
+        self._executable, self._launch = executable, launch
+        self._file = JobFile(launch)
+        number = self._file.file.fileno()
+        try:
+            self._process = subprocess.Popen(
+                [str(executable), str(number)], pass_fds=(number,), stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        except BaseException:
+            self._file.file.close()
+            raise
+
+    def finish(self, program: Program) -> _Child:
+        """Wait for its end, and read what it found."""
         killed = False
         try:
-            said, _ = process.communicate(timeout=2 * launch.timeout + GRACE)
+            said, _ = self._process.communicate(timeout=2 * self._launch.timeout + GRACE)
         except subprocess.TimeoutExpired:
             killed = True
-            process.kill()
-            said, _ = process.communicate()
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-        outcome = None if killed else file.outcome()
-    output = said.decode("utf-8", "replace")
-    if outcome is not None:
-        found = _located(outcome.findings, executable, program)
-        return _Child(found, outcome, output, _accesses(outcome, executable, program))
-    if killed:
-        lost = Finding("time-limit", f"the child was ended after {launch.timeout:g} s")
-    else:
-        lost = Finding("crash", _ended(process.returncode, output))
-    return _Child([lost], None, output)
+            self._process.kill()
+            said, _ = self._process.communicate()
+        with self._file as file:
+            outcome = None if killed else file.outcome()
+        output = said.decode("utf-8", "replace")
+        if outcome is not None:
+            found = _located(outcome.findings, self._executable, program)
+            return _Child(found, outcome, output, _accesses(outcome, self._executable, program))
+        if killed:
+            lost = Finding("time-limit", f"the child was ended after {self._launch.timeout:g} s")
+        else:
+            lost = Finding("crash", _ended(self._process.returncode, output))
+        return _Child([lost], None, output)
+
+    def end(self) -> None:
+        """End it, if it has not ended yet."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._file.file.close()
 
 
 def _ended(status: int, output: str) -> str:

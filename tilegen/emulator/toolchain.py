@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from tilegen.emulator import store
 from tilegen.errors import CompileError
+from tilegen.processors import cores
 
 RUNTIME = Path(__file__).parent / "runtime"
 PTX = Path(__file__).parent / "ptx"
@@ -219,18 +221,19 @@ def runtime_objects(
     sources.sort(key=lambda f: (f.stem != FIRST, f.stem == LAST))
     flags = [*compiler.compile_flags, "-O2", "-w", f"-I{RUNTIME}", f"-I{PTX}"]
     labels = "".join(f".globl {n}\\n.type {n}, @object\\n{n}:\\n" for n in dynamic_names)
-    objects = []
-    for source in sources:
+    digest = _digest()
+
+    def made(source: Path) -> Path:
         more = []
         if source.stem == LAST:
             more = [f'-DTG_DYNAMIC_NAMES="{labels}"', f'-DTG_DYNAMIC_ALIGN="{dynamic_align}"']
-        parts = ("emulator", compiler.identity, _digest(), source.name, *flags, *more)
+        parts = ("emulator", compiler.identity, digest, source.name, *flags, *more)
         arguments = [*flags, *more, "-c", str(source), "-o"]
 
-        def build(
-            path: Path, arguments: Sequence[str] = arguments, name: str = source.name
-        ) -> None:
-            call(compiler, [*arguments, str(path)], name)
+        def build(path: Path) -> None:
+            call(compiler, [*arguments, str(path)], source.name)
 
-        objects.append(store.keep(parts, build))
-    return objects
+        return store.keep(parts, build)
+
+    with ThreadPoolExecutor(cores()) as pool:
+        return list(pool.map(made, sources))

@@ -15,13 +15,14 @@ from tilegen.errors import PlanError, require
 from tilegen.hardware import Arch
 from tilegen.lower import attempt, closest, find_arch, lower
 from tilegen.plan import KernelPlan
+from tilegen.processors import cores
 from tilegen.render import KernelSource, emit
 from tilegen.spec import TileSpec
 
 from .points import Point, points
 from .rows import Compiled, Refusal, Row, Sweep
 from .worker import Answer, answer
-from .workers import compile_all, cores
+from .workers import compile_all
 
 # Refused where a spill is predicted: the kernel would only be slow.
 REGISTERS = "registers"

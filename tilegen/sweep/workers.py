@@ -17,13 +17,6 @@ from tilegen.render import KernelSource
 from .worker import Answer
 
 
-def cores() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def compile_all(
     sources: Sequence[KernelSource], count: int
 ) -> Generator[tuple[int, Answer], None, None]:

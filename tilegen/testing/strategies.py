@@ -117,7 +117,13 @@ def problems(what: KernelPlan | TileSpec, *, largest: int = 0) -> st.SearchStrat
     plain = st.tuples(extent(bm), extent(bn))
     tall = st.builds(lambda i, j, s, t: (i * bm + s, j * bn + t), many, few, tail, tail)
     wide = st.builds(lambda i, j, s, t: (j * bm + s, i * bn + t), many, few, tail, tail)
-    sizes = plain if largest else st.one_of(plain, plain, plain, plain, plain, plain, tall, wide)
+    # (one_of would take six times the same for one.)
+    shapes = {"plain": plain, "tall": tall, "wide": wide}
+    sizes = (
+        plain
+        if largest
+        else st.sampled_from([*["plain"] * 6, "tall", "wide"]).flatmap(shapes.__getitem__)
+    )
 
     depth_edges = sorted({0, 1, 2, bk - 1, bk, bk + 1, 2 * bk, spec.stages * bk + bk, 3 * bk - 1})
     depth = st.one_of(st.sampled_from(depth_edges), st.integers(1, 4 * bk + 7))
@@ -139,11 +145,14 @@ def problems(what: KernelPlan | TileSpec, *, largest: int = 0) -> st.SearchStrat
             broadcast=st.sampled_from(kinds),
         )
 
-    aligned = st.builds(View, pad=st.sampled_from([0, 0, 5]), multiple=st.just(16))
+    def views(multiple: int) -> st.SearchStrategy[dict[str, View]]:
+        pads = st.sampled_from([0, 0, 5])
+        aligned = st.builds(View, pad=pads, multiple=st.just(multiple))
+        return st.fixed_dictionaries({x: aligned if multiple else view(x != "d") for x in "abcd"})
 
-    def views(tidy: bool) -> st.SearchStrategy[dict[str, View]]:
-        # Every second problem is one that the widest accesses may run on.
-        return st.fixed_dictionaries({x: aligned if tidy else view(x != "d") for x in "abcd"})
+    # Every second problem is one that wide accesses may run on, most of those the widest.
+    how = {multiple: views(multiple) for multiple in (0, 16, 8, 4, 2)}
+    multiples = st.sampled_from([0, 0, 0, 0, 0, 16, 16, 8, 4, 2])
 
     return st.builds(
         lambda size, **rest: Problem(size[0], size[1], **rest),
@@ -153,7 +162,7 @@ def problems(what: KernelPlan | TileSpec, *, largest: int = 0) -> st.SearchStrat
         alpha=scalar,
         beta=scalar,
         values=st.sampled_from(["normal", "integers", "position"]),
-        views=st.booleans().flatmap(views),
+        views=multiples.flatmap(how.__getitem__),
         in_place=st.booleans(),
         poison_c=st.booleans(),
         seed=st.integers(0, 2**31 - 1),
