@@ -33,7 +33,7 @@ BEST_ALIGNMENT = 256
 ORDERS = (0, 1, 2)
 # So many launches of an entry that have few blocks go through all orders and the race detector, and so
 # many larger ones through the race detector. The others run in one order, each time another one.
-FEW_BLOCKS, WHOLE_OF_FEW, WATCHED_OF_MANY = 4, 12, 1
+FEW_BLOCKS, WHOLE_OF_FEW, WATCHED_OF_MANY = 4, 8, 1
 # What a workspace holds before anything is written: NaN in every float, so that it shows.
 POISON = 0xFF
 
