@@ -21,11 +21,14 @@ import numpy as np
 
 import tilegen as tg
 from tilegen import emulator
+from tilegen.dtypes import DTYPES
 from tilegen.errors import PlanError
+from tilegen_cuda.archs import dynamic_bytes
 
 N, RUNS = 256, 7
 HAND_WRITTEN = Path(__file__).parents[2] / "tests" / "emulated" / "texts" / "mma_gemm.cu"
-FMA: dict[str, tuple[str, dict[str, Any]]] = {
+HALVES = {"a": "f16", "b": "f16", "acc": "f32", "c": "f32"}
+EMITTED: dict[str, tuple[str, dict[str, Any]]] = {
     "fma f32 128x128x16, cp.async and registers": (
         "sm_80",
         {"block": (128, 128, 16), "warp": (64, 32), "stages": 3},
@@ -35,7 +38,12 @@ FMA: dict[str, tuple[str, dict[str, Any]]] = {
         {"block": (64, 64, 16), "warp": (32, 32)},
     ),
     "fma f32 64x64x16, registers": ("sm_75", {"block": (64, 64, 16), "warp": (32, 32)}),
+    "mma_sync f16 128x128x32, cp.async": (
+        "sm_80",
+        {"block": (128, 128, 32), "warp": (64, 32), "stages": 3, "types": HALVES},
+    ),
 }
+FORMS = ("fma", "mma_sync")
 
 
 def timed(
@@ -69,20 +77,22 @@ def timed(
     )
 
 
-def fma(name: str) -> str:
-    arch, data = FMA[name]
+def emitted(name: str) -> str:
+    arch, data = EMITTED[name]
     source = tg.emit(tg.lower(tg.TileSpec(**data), "cuda", arch))
+    types = source.plan.spec.types
     draw = np.random.default_rng(0)
-    a, b = (draw.standard_normal((N, N)).astype(np.float32) for _ in "ab")
+    a, b = (draw.standard_normal((N, N)).astype(DTYPES[t].numpy) for t in (types.a, types.b))
     d = np.zeros((N, N), np.float32)
-    known = {"M": N, "N": N, "K": N, "alpha": np.float32(1), "beta": np.float32(0), "a": a, "b": b}
-    known |= {"c": d, "d": d, **dict.fromkeys(("lda", "ldb", "ldc", "ldd"), N)}
+    known = {"M": N, "N": N, "K": N, "alpha": np.float32(1), "beta": np.float32(0)}
+    # The text takes halves by their bits.
+    known |= {x: v.view(np.uint16) if v.itemsize == 2 else v for x, v in (("a", a), ("b", b))}
+    known |= {"c": d, "d": d, "batch": 1, **dict.fromkeys(("lda", "ldb", "ldc", "ldd"), N)}
     entry = source.plan.main_entries[0]
     names = [argument.name for argument in entry.arguments]
     return timed(
         source.text, entry.symbol, entry.grid(M=N, N=N, K=N, batch=1), entry.block,
-        [known[name] for name in names], names.index("c"),
-        int(source.plan.numbers["DYNAMIC_BYTES"]),
+        [known[name] for name in names], names.index("c"), dynamic_bytes(entry.shared_bytes),
     )  # fmt: skip
 
 
@@ -102,19 +112,33 @@ def mma() -> str:
     )
 
 
-def check(number: int) -> str:
-    """One configuration, drawn by its number, from the spec to a report on six problems."""
-    draw = random.Random(number)
-    warps, vector = (draw.choice((1, 2)), draw.choice((1, 2))), draw.choice((4, 8))
+def drawn(form: str, draw: random.Random) -> tg.TileSpec:
+    """A small spec of a form, legal or not."""
+    warps = draw.choice((1, 2)), draw.choice((1, 2))
     warp = draw.choice(((16, 16), (32, 16), (16, 32), (32, 32)))
-    spec = tg.TileSpec(
-        block=(warps[0] * warp[0], warps[1] * warp[1], vector * draw.choice((1, 2, 3))),
+    depth = draw.choice((4, 8)) * draw.choice((1, 2, 3))
+    types = dict.fromkeys(("a", "b", "acc", "c"), "f32")
+    if form == "mma_sync":
+        depth = draw.choice((16, 32, 64))
+        narrow, acc = draw.choice((("f16", "f32"), ("bf16", "f32"), ("f16", "f16"), ("s8", "s32")))
+        types = {"a": narrow, "b": narrow, "acc": acc, "c": draw.choice((narrow, acc))}
+    return tg.TileSpec(
+        block=(warps[0] * warp[0], warps[1] * warp[1], depth),
         warp=warp,
         stages=draw.choice((1, 2, 3, 4)),
+        types=types,
         layout={x: draw.choice(("row", "col")) for x in "abcd"},
         batch=draw.choice(("none", "strided")),
         epilogue=draw.choice(([], [{"op": "bias"}], [{"op": "relu"}, {"op": "residual"}])),
+        pins={"cuda": {"form": form}},
     )
+
+
+def check(case: tuple[str, int]) -> str:
+    """One configuration, drawn by its number, from the spec to a report on six problems."""
+    form, number = case
+    draw = random.Random(number)
+    spec = drawn(form, draw)
     try:
         kernel = tg.load(
             tg.emit(tg.lower(spec, "cuda", draw.choice(("sm_75", "sm_80")))), "emulator"
@@ -125,18 +149,18 @@ def check(number: int) -> str:
     return "checked"
 
 
-def configurations(count: int) -> str:
+def configurations(form: str, count: int) -> str:
     """How many are checked a minute, in every order and under the race detector, by all cores."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TILEGEN_CACHE"] = folder
-        check(0)  # the runtime is built once for a machine
+        check((form, 0))  # the runtime is built once for a machine
         start = time.perf_counter()
         with multiprocessing.get_context("spawn").Pool() as pool:
-            said = pool.map(check, range(1, count + 1), chunksize=1)
+            said = pool.map(check, [(form, n) for n in range(1, count + 1)], chunksize=1)
         seconds = time.perf_counter() - start
     done = said.count("checked")
     return (
-        f"{done} of {count} drawn configurations checked (6 problems each; the others are refused) "
+        f"{form}: {done} of {count} drawn configurations checked (6 problems each; the others are refused) "
         f"in {seconds:.0f} s: {60 * done / seconds:.0f} a minute on {os.cpu_count()} cores"
     )
 
@@ -151,13 +175,13 @@ def main() -> None:
         warm = tg.emit(tg.lower(tg.TileSpec(block=(16, 16, 8), warp=(16, 16)), "cuda", "sm_80"))
         one = np.ones((16, 16), np.float32)
         tg.load(warm, "emulator")(one, one)  # builds the runtime
-        for name in FMA:
-            print(f"{name}: {fma(name)}", flush=True)
+        for name in EMITTED:
+            print(f"{name}: {emitted(name)}", flush=True)
         print(f"mma.sync f16 128x128x32, by hand: {mma()}", flush=True)
     if kept is not None:
         os.environ["TILEGEN_CACHE"] = kept
-    if count:
-        print(configurations(count))
+    for form in FORMS if count else ():
+        print(configurations(form, count), flush=True)
 
 
 if __name__ == "__main__":
