@@ -12,11 +12,19 @@ namespace tg_ptx {
 
 namespace {
 
+// A row of sums at a time, in one register: compilers leave the plain loops as they are.
 template <int n, class T>
 void in_k_order(int m, int k, const T* a, const T* b, T* d) {
-  for (int i = 0; i < m; i++)
-    for (int x = 0; x < k; x++)
-      for (int j = 0; j < n; j++) d[i * n + j] += a[i * k + x] * b[x * n + j];
+  typedef T Row __attribute__((vector_size(n * sizeof(T))));
+  for (int i = 0; i < m; i++) {
+    Row sums, row;
+    memcpy(&sums, d + i * n, sizeof sums);
+    for (int x = 0; x < k; x++) {
+      memcpy(&row, b + x * n, sizeof row);
+      sums += a[i * k + x] * row;
+    }
+    memcpy(d + i * n, &sums, sizeof sums);
+  }
 }
 template <class T>
 void in_k_order(const MatrixOp& op, const T* a, const T* b, T* d) {
