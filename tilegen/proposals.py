@@ -6,7 +6,7 @@ What is proposed has been derived and breaks no rule; where nothing near does, n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice, product
 from math import inf, log2
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch
 from tilegen.rules import Candidate, Violation, shown, violations
-from tilegen.spec import TileSpec
+from tilegen.spec import TileSpec, Types
 
 if TYPE_CHECKING:
     from tilegen.backend import Backend
@@ -45,12 +45,10 @@ def worded(candidate: Candidate, broken: Sequence[Violation], backend: Backend) 
         with the nearest value of the field that makes the whole spec legal. Where none does alone,
         the first one proposes a change of several fields.
     """
-    proposed = [
-        _first_legal(candidate, _alternatives(candidate, violation), MOST_OF_ONE)
-        for violation in broken
-    ]
+    glance = _Glance.of(candidate)
+    proposed = [_alone(glance, violation) for violation in broken]
     if broken and not any(proposed):
-        proposed[0] = _together(candidate, broken)
+        proposed[0] = _together(glance, broken)
     return [
         replace(
             violation,
@@ -100,46 +98,57 @@ def _age(name: str) -> tuple[int, str]:
 # ---- one field -----------------------------------------------------------------------------------
 
 
-def _first_legal(
-    candidate: Candidate, specs: Iterable[TileSpec], most: int, *, staged: bool = False
-) -> TileSpec | None:
-    """The first of the specs that breaks no rule, of the first so many that are worth deriving.
+def _alone(glance: _Glance, violation: Violation) -> TileSpec | None:
+    """With another value of the violated field, the nearest with which no rule is broken."""
+    specs = _alternatives(glance.candidate, violation)
+    fitting = (s for s in specs if glance.fits(s.types, s.block, s.warp))
+    return _first_legal(glance.candidate, fitting, MOST_OF_ONE)
 
-    Parameters
-    ----------
-    staged : bool
-        Whether the form is known to keep tiles in shared memory.
-    """
-    tried, staged = 0, staged or bool(candidate.shared)
-    for spec in specs:
-        if tried == most:
-            break
-        if not _may_fit(candidate, spec, staged):
-            continue
-        tried += 1
-        other = candidate.form.derive(spec, candidate.arch)
-        if not violations(other):
+
+def _first_legal(candidate: Candidate, specs: Iterable[TileSpec], most: int) -> TileSpec | None:
+    """The first that breaks no rule, of the first so many of them."""
+    for spec in islice(specs, most):
+        if not violations(candidate.form.derive(spec, candidate.arch)):
             return spec
-        staged = staged or bool(other.shared)
     return None
 
 
-def _may_fit(candidate: Candidate, spec: TileSpec, staged: bool) -> bool:
-    """Whether it is worth deriving: threads, sums and tiles are counted at a glance."""
-    arch, types = candidate.arch, spec.types
-    (bm, bn, bk), (wm, wn) = spec.block, spec.warp
-    if bm % wm or bn % wn:
-        return False
-    threads = (bm // wm) * (bn // wn) * (candidate.warp_lanes or arch.lanes)
-    file = arch.registers
-    sums = wm * wn * DTYPES[types.acc].bits / file.bits / arch.lanes
-    if threads > arch.max_threads or (
-        arch.kind != "cpu"
-        and (sums > file.per_lane or sums * threads > (file.per_multiprocessor or inf))
-    ):
-        return False
-    a, b = DTYPES[types.a].bytes, DTYPES[types.b].bytes
-    return not staged or bk * (bm * a + bn * b) <= arch.shared_bytes
+@dataclass(frozen=True)
+class _Glance:
+    """What can be told of a tile without deriving it, which takes a hundred times as long.
+
+    Attributes
+    ----------
+    candidate : Candidate
+    staged : bool
+        Whether the form keeps tiles of A and B in shared memory.
+    """
+
+    candidate: Candidate
+    staged: bool
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> _Glance:
+        if candidate.shared:
+            return cls(candidate, True)
+        usual = candidate.spec.replace(block=(64, 64, 32), warp=(32, 32))
+        return cls(candidate, bool(candidate.form.derive(usual, candidate.arch).shared))
+
+    def fits(self, types: Types, block: tuple[int, ...], warp: tuple[int, ...]) -> bool:
+        """Whether threads, sums and one stage of tiles stay within the arch's limits."""
+        arch, file = self.candidate.arch, self.candidate.arch.registers
+        (bm, bn, bk), (wm, wn) = block, warp
+        if bm % wm or bn % wn:
+            return False
+        threads = (bm // wm) * (bn // wn) * (self.candidate.warp_lanes or arch.lanes)
+        if threads > arch.max_threads:
+            return False
+        sums = wm * wn * DTYPES[types.acc].bits / file.bits / arch.lanes
+        most = min(file.per_lane, (file.per_multiprocessor or inf) / threads)
+        if arch.kind != "cpu" and sums > most:
+            return False
+        a, b = DTYPES[types.a].bytes, DTYPES[types.b].bytes
+        return not self.staged or bk * (bm * a + bn * b) <= arch.shared_bytes
 
 
 def _alternatives(candidate: Candidate, violation: Violation) -> Iterator[TileSpec]:
@@ -209,10 +218,16 @@ def _of_pins(candidate: Candidate, violation: Violation) -> Iterator[TileSpec]:
 # ---- several fields ------------------------------------------------------------------------------
 
 
-def _together(candidate: Candidate, broken: Sequence[Violation]) -> TileSpec | None:
+def _together(glance: _Glance, broken: Sequence[Violation]) -> TileSpec | None:
     """A change of several fields with which no rule is broken."""
-    for base in _mended(candidate, broken):
-        found = _first_legal(candidate, _tiles(base, candidate.spec), MOST_OF_ALL)
+    before = glance.candidate.spec
+    for base in _mended(glance.candidate, broken):
+        specs = (
+            base.replace(block=block, warp=warp)
+            for block, warp in _tiles(before)
+            if glance.fits(base.types, block, warp)
+        )
+        found = _first_legal(glance.candidate, specs, MOST_OF_ALL)
         if found is not None:
             return found
     return None
@@ -239,30 +254,31 @@ def _mended(candidate: Candidate, broken: Sequence[Violation]) -> Iterator[TileS
             yield mended.spec.replace(pins=pins)
 
 
-def _tiles(spec: TileSpec, before: TileSpec) -> Iterator[TileSpec]:
-    """With another block and warp tile, those first that are like the one before."""
-    own = [*POWERS, 512]
-    warps = {before.warp, *product((*POWERS, before.warp[0]), (*POWERS, before.warp[1]))}
+def _tiles(before: TileSpec) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Other blocks with other warp tiles, those first that are like the ones before."""
     now = (*before.block, *before.warp)
-
-    def away(tile: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
-        return sum(abs(log2(x / y)) for x, y in zip(tile, now, strict=True)), tile
-
+    warps = product((*POWERS, before.warp[0]), (*POWERS, before.warp[1]))
     tiles = {
-        (bm, bn, bk, wm, wn)
-        for wm, wn in warps
-        for bm in _multiples(wm, before.block[0], own)
-        for bn in _multiples(wn, before.block[1], own)
+        (bm, bn, bk, *warp)
+        for warp in warps
+        for bm in _multiples(warp[0], before.block[0])
+        for bn in _multiples(warp[1], before.block[1])
         for bk in (*POWERS, before.block[2])
     }
+
+    axes = [{n: abs(log2(n / x)) for n in {t[i] for t in tiles}} for i, x in enumerate(now)]
+
+    def away(tile: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
+        return sum(axis[n] for axis, n in zip(axes, tile, strict=True)), tile
+
     for tile in sorted(tiles, key=away):
-        yield spec.replace(block=tile[:3], warp=tile[3:])
+        yield tile[:3], tile[3:]
 
 
-def _multiples(warp: int, block: int, extents: Sequence[int]) -> set[int]:
+def _multiples(warp: int, block: int) -> set[int]:
     """Of a warp's extent: the nearest ones to the block's, and the usual ones."""
     near = block // warp * warp
-    return {n for n in (near, near + warp, *extents) if n and n % warp == 0}
+    return {n for n in (near, near + warp, *POWERS, 512) if n and n % warp == 0}
 
 
 # ---- in words ------------------------------------------------------------------------------------

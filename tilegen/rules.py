@@ -145,10 +145,11 @@ def types_offered(c: Candidate) -> Iterator[Violation]:
 
 def features_present(c: Candidate) -> Iterator[Violation]:
     """The arch has what the form and the types ask for."""
+    lacking = sorted(c.needs - c.arch.features)
     field, value = "types", f"{c.spec.types.a} x {c.spec.types.b}"
-    if not c.form.types(c.arch):
+    if lacking and not c.form.types(c.arch):
         field, value = f"pins.{c.backend}.form", c.form.name
-    for feature in sorted(c.needs - c.arch.features):
+    for feature in lacking:
         yield Violation("features", field, value, f"needs {feature}, which {c.arch.name} lacks")
 
 
