@@ -6,6 +6,7 @@ What is proposed has been derived and breaks no rule; where nothing near does, n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice, product
@@ -13,6 +14,7 @@ from math import inf, log2
 from typing import TYPE_CHECKING, Any
 
 from tilegen.dtypes import DTYPES
+from tilegen.errors import SpecError
 from tilegen.hardware import Arch
 from tilegen.rules import Candidate, Violation, shown, violations
 from tilegen.spec import TileSpec, Types
@@ -180,7 +182,8 @@ def _alternatives(candidate: Candidate, violation: Violation) -> Iterator[TileSp
         index, key = name.removeprefix("epilogue[").split("].")
         steps = [step.model_dump() for step in spec.epilogue]
         steps[int(index)][key] = float(violation.nearest)
-        yield spec.replace(epilogue=steps)
+        with suppress(SpecError):  # the other bound is in the way
+            yield spec.replace(epilogue=steps)
 
 
 def _ratio(one: tuple[int, ...], other: tuple[int, ...]) -> float:

@@ -154,30 +154,29 @@ def features_present(c: Candidate) -> Iterator[Violation]:
 
 
 def epilogue_fits_its_type(c: Candidate) -> Iterator[Violation]:
-    """An epilogue of whole numbers has only steps that stay whole."""
-    kind = c.spec.types.compute
-    if DTYPES[kind].is_float:
-        return
+    """Bounds are values of the type that the epilogue is computed in; one of whole numbers stays whole."""
+    kind = DTYPES[c.spec.types.compute]
     for i, step in enumerate(c.spec.epilogue):
-        if step.op in ("gelu", "gelu_tanh", "silu", "scale"):
+        if not kind.is_float and step.op in ("gelu", "gelu_tanh", "silu", "scale"):
             yield Violation(
                 "epilogue",
                 f"epilogue[{i}].op",
                 step.op,
-                f"the epilogue is computed in {kind}, which {step.op} would leave; bias, relu, clamp "
-                "and residual stay in it, and types.d = f32, s8 or u8 makes it one of f32",
+                f"the epilogue is computed in {kind.name}, which {step.op} would leave; bias, relu, "
+                "clamp and residual stay in it, and types.d = f32, s8 or u8 makes it one of f32",
             )
         for bound in ("low", "high"):
             value = getattr(step, bound)
-            if value is not None and not (
-                value.is_integer() and abs(value) <= DTYPES[kind].largest
-            ):
-                yield Violation(
-                    "epilogue",
-                    f"epilogue[{i}].{bound}",
-                    value,
-                    f"the epilogue is computed in {kind}, so it must be a whole number of it",
-                )
+            if value is None or kind.holds(value):
+                continue
+            need = f"the epilogue is computed in {kind.name}, "
+            if kind.is_float:
+                need += f"which goes to {kind.largest!r} and would make it infinite"
+            else:
+                need += f"so it must be a whole number of it, +-{kind.largest:.0f} at most"
+            near = max(-kind.largest, min(kind.largest, value))
+            near = near if kind.is_float else float(round(near))
+            yield Violation("epilogue", f"epilogue[{i}].{bound}", value, need, repr(near))
 
 
 def pins_known(c: Candidate) -> Iterator[Violation]:

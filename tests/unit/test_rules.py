@@ -280,6 +280,43 @@ def test_what_no_arch_has_names_none() -> None:
     assert "legal from" not in str(caught.value)
 
 
+F32_MAX = 3.4028234663852886e38
+
+
+@pytest.mark.parametrize(
+    ("types", "bounds", "field", "nearest"),
+    [
+        ({}, (0.0, 1e39), "epilogue[0].high", repr(F32_MAX)),
+        ({}, (-1e39, 0.0), "epilogue[0].low", repr(-F32_MAX)),
+        ({"a": "f16", "b": "f16", "acc": "f32", "c": "f16"}, (0, 1e300), "epilogue[0].high", repr(F32_MAX)),
+        ({"a": "f16", "b": "f16", "acc": "f16", "c": "f16"}, (0, 1e300), "epilogue[0].high", repr(F32_MAX)),
+        ({"a": "s8", "b": "s8", "acc": "s32", "c": "s8"}, (0.0, 1e39), "epilogue[0].high", repr(F32_MAX)),
+        ({"a": "s8", "b": "s8", "acc": "s32", "c": "s32"}, (0.0, 1e39), "epilogue[0].high", "2147483647.0"),
+        ({"a": "s8", "b": "s8", "acc": "s32", "c": "s32"}, (-0.7, 6.0), "epilogue[0].low", "-1.0"),
+    ],
+)  # fmt: skip
+def test_a_bound_beyond_the_type_of_the_epilogue(
+    types: dict[str, str], bounds: tuple[float, float], field: str, nearest: str
+) -> None:
+    """In the text it would be an infinity, which is no bound that anybody wrote."""
+    low, high = bounds
+    data = {"block": (64, 64, 32), "warp": (32, 32), "types": types}
+    spec = tg.TileSpec(**data, epilogue=[{"op": "clamp", "low": low, "high": high}])
+    with pytest.raises(tg.PlanError) as caught:
+        tg.lower(spec, "cuda", "sm_90")
+    (violation,) = caught.value.violations
+    assert (violation.field, violation.nearest) == (field, nearest)
+    assert "inf" not in tg.emit(tg.lower(violation.proposed, "cuda", "sm_90")).text
+
+
+def test_a_bound_that_rounds_to_the_largest_value_is_one() -> None:
+    f64 = dict.fromkeys(("a", "b", "acc", "c"), "f64")
+    for types, high in (({}, 3.4028235e38), ({}, F32_MAX), (f64, 1e300)):
+        step = {"op": "clamp", "low": 0, "high": high}
+        spec = tg.TileSpec(block=(64, 64, 16), warp=(32, 32), types=types, epilogue=[step])
+        tg.lower(spec, "cuda", "sm_90")
+
+
 def test_wishes_are_lowered_with_a_note() -> None:
     spec = tg.TileSpec(**BASE, stages=5, split_k=4, thread=(16, 16))
     plan = tg.lower(spec, "opencl", "gpu")
