@@ -64,9 +64,11 @@ def check_problem(kernel: Kernel, problem: Problem, memory: Memory | None = None
             spec, value, np.zeros_like(value) if exact else slack, arrays.extras
         )
         if exact:
-            want, bound = rounded(want, out), np.zeros(want.shape)
+            want, own = rounded(want, out), np.zeros(want.shape)
+            bound = own
         else:
-            want, bound = _within(want, slack, out)
+            want, own = _rounding(want, out)
+            bound = (slack + own).astype(np.float64)
     got = got_array.astype(np.float64)
     with np.errstate(invalid="ignore"):
         error = np.where(got == want, 0.0, got - want)
@@ -82,11 +84,18 @@ def check_problem(kernel: Kernel, problem: Problem, memory: Memory | None = None
         raise _first_wrong(plan, problem, got, want, bound, wrong)
     if exact or not got.size:
         return Outcome(0.0, 0.0, got.size, entry, exact=True)
-    share = error[np.isfinite(want)] / bound[np.isfinite(want)]
+    finite = np.isfinite(want)
+    share, own = error[finite] / bound[finite], own[finite] / bound[finite]
     if not share.size:
         return Outcome(0.0, 0.0, got.size, entry, exact=True)
+    worst = int(np.argmax(np.abs(share)))
     return Outcome(
-        float(np.max(np.abs(share))), float(np.mean(share)), got.size, entry, exact=False
+        float(abs(share[worst])),
+        float(np.mean(share)),
+        got.size,
+        entry,
+        exact=False,
+        rounding=float(own[worst]),
     )
 
 
@@ -101,14 +110,12 @@ def _exact_below(kind: DType) -> float:
     return 0.5 / kind.roundoff if kind.is_float else kind.largest + 1.0
 
 
-def _within(
-    want: NDArray[Any], slack: NDArray[Any], out: DType
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What a result must lie near, and how near, once it is rounded to its type."""
+def _rounding(want: NDArray[Any], out: DType) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What a result must lie near, and how far its rounding to its type may take it from there."""
     if not out.is_float:
-        return np.clip(want, out.smallest, out.largest), slack + 0.5
-    bound = slack + out.roundoff * np.abs(want) + out.subnormal
-    return want.astype(np.float64), bound.astype(np.float64)
+        return np.clip(want, out.smallest, out.largest), np.full(want.shape, 0.5)
+    own = out.roundoff * np.abs(want) + out.subnormal
+    return want.astype(np.float64), own.astype(np.float64)
 
 
 def _scalar(value: float, spec: TileSpec) -> float:
