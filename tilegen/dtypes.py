@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import frexp
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -50,6 +51,16 @@ class DType:
     def smallest(self) -> float:
         """The value farthest below zero."""
         return {"float": -self.largest, "signed": -self.largest - 1, "unsigned": 0.0}[self.kind]
+
+    def holds(self, value: float) -> bool:
+        """Whether a finite number stays finite in a float type, and whole in an integer one.
+
+        What lies less than half a unit in the last place over the largest value rounds to that.
+        """
+        if not self.is_float:
+            return value.is_integer() and abs(value) <= self.largest
+        binade = 2.0 ** (frexp(self.largest)[1] - 1)
+        return abs(value) - self.largest < binade * self.roundoff
 
     @cached_property
     def subnormal(self) -> float:

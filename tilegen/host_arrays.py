@@ -84,9 +84,21 @@ def host_empty(shape: tuple[int, ...], dtype: str, majorness: str) -> np.ndarray
     """A new array, its last two axes row- or column-major, at a multiple of ``ALIGNMENT`` bytes.
 
     NumPy's own arrays lie as ``malloc`` pleases, and which entry runs would be left to chance.
+
+    Raises
+    ------
+    LaunchError
+        If there is no memory for it.
     """
     kind = DTYPES[dtype].numpy
-    memory = np.empty(math.prod(shape) * kind.itemsize + ALIGNMENT, np.uint8)
+    size = math.prod(shape) * kind.itemsize
+    try:
+        memory = np.empty(size + ALIGNMENT, np.uint8)
+    except (MemoryError, ValueError):  # the latter beyond what NumPy counts to
+        raise LaunchError(
+            f"out: {' x '.join(map(str, shape))} elements of {dtype} need {size} bytes, and there is "
+            "no memory for them"
+        ) from None
     start = -memory.__array_interface__["data"][0] % ALIGNMENT
     if majorness == "row":
         return np.ndarray(shape, kind, memory, start)

@@ -11,7 +11,8 @@ from tilegen.backend import Backend, Form
 from tilegen.errors import BackendError, PlanError, require
 from tilegen.hardware import Arch
 from tilegen.plan import KernelPlan
-from tilegen.rules import Candidate, Violation, nearest_legal, violations
+from tilegen.proposals import on_archs, worded
+from tilegen.rules import Candidate, Violation, violations
 from tilegen.spec import TileSpec
 
 
@@ -53,10 +54,19 @@ def find_forms(backend: Backend, spec: TileSpec, arch: Arch) -> list[Form]:
         return [form for form in forms if form.types(arch)]
     chosen = [form for form in forms if form.name == pinned]
     if not chosen:
-        known = ", ".join(form.name for form in forms if form.types(arch))
-        raise PlanError(
-            f"pins.{backend.name}.form = {pinned}: {backend.name} {arch.name} has the forms {known}"
-        )
+        known = [form.name for form in forms if form.types(arch)]
+        told = f"{backend.name} {arch.name} has the forms {', '.join(known)}"
+        there = [
+            name
+            for name, other in backend.archs.items()
+            if any(form.name == pinned and form.types(other) for form in backend.forms(other))
+        ]
+        near = get_close_matches(str(pinned), known, n=1)
+        if there:
+            told += f"; legal {on_archs(there, backend)}"
+        elif near:
+            told += f"; nearest legal value: {near[0]}"
+        raise PlanError(f"pins.{backend.name}.form = {pinned}: {told}")
     return chosen
 
 
@@ -100,14 +110,14 @@ def lower(spec: TileSpec, backend: str, arch: str | Arch | None = None) -> Kerne
     plan, refused = attempt(spec, plugin, target)
     if plan is None:
         candidate, broken = closest(refused)
-        worded = [replace(v, nearest=nearest_legal(candidate, v)) for v in broken]
-        told = "; ".join(map(str, worded))
+        told_of = worded(candidate, broken, plugin)
+        told = "; ".join(map(str, told_of))
         if _for_others(broken):
             # No form multiplies these types, so each says what it does.
             told = "; or ".join([told, *(str(v) for _, b in refused for v in b if b is not broken)])
-        raise PlanError(told, worded)
+        raise PlanError(told, told_of)
     passed = [
-        f"form {c.form.name} was passed over: {replace(b[0], nearest=nearest_legal(c, b[0]))}"
+        f"form {c.form.name} was passed over: {worded(c, b[:1], plugin)[0]}"
         for c, b in refused
         if not _for_others(b)
     ]

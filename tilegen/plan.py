@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -49,6 +50,10 @@ __all__ = [
 ]
 
 
+# How a note begins that says what became of a wish, or of a choice before the one that was taken.
+_DEPARTS = re.compile(r"(thread|stages|split_k|instruction|form) ")
+
+
 @dataclass(frozen=True)
 class PlannedStep:
     """One step of the epilogue, as every backend spells it."""
@@ -92,6 +97,11 @@ class RegisterUse:
     @property
     def spills(self) -> bool:
         return self.predicted > self.limit
+
+    @property
+    def at_limit(self) -> bool:
+        """Whether the prediction is the limit itself: a compiler would take more if it could."""
+        return self.predicted == self.limit
 
     def expected(self, more: int) -> RegisterUse:
         """Of what a thread needs, what a compiler will take: so many more, as far as the limit leaves it.
@@ -199,6 +209,16 @@ class KernelPlan:
         return next(entry for entry in self.entries if entry.name == name)
 
     @property
+    def departures(self) -> tuple[str, ...]:
+        """The notes of what was planned otherwise than the spec, or the order of preference, says."""
+        return tuple(note for note in self.notes if _DEPARTS.match(note))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes that depart from nothing."""
+        return tuple(note for note in self.notes if not _DEPARTS.match(note))
+
+    @property
     def main_entries(self) -> tuple[Entry, ...]:
         """The entries a launch chooses from, in order of preference."""
         return tuple(entry for entry in self.entries if entry.role == "main")
@@ -235,7 +255,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Entry):
         return {**_fields(value), "symbol": value.symbol}
     if isinstance(value, RegisterUse):
-        return {**_fields(value), "predicted": value.predicted}
+        return {**_fields(value), "predicted": value.predicted, "at_limit": value.at_limit}
     if isinstance(value, SharedTile):
         return {**_fields(value), "bytes": value.bytes}
     if isinstance(value, (TileSpec, Arch, Instruction)):

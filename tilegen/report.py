@@ -111,7 +111,8 @@ def plan_rows(plan: KernelPlan) -> Iterator[Row]:
         ("budget", _budget(plan)),
         ("entries, the first whose conditions hold is taken", _entries(plan)),
         ("numbers of the form", ((name, str(value)) for name, value in plan.numbers.items())),
-        ("notes", ((str(i), note) for i, note in enumerate(plan.notes, 1))),
+        ("planned otherwise", _numbered(plan.departures)),
+        ("notes", _numbered(plan.remarks)),
     )
     for section, rows in sections:
         for label, text in rows:
@@ -119,6 +120,10 @@ def plan_rows(plan: KernelPlan) -> Iterator[Row]:
 
 
 Pairs = Iterable[tuple[str, str]]
+
+
+def _numbered(notes: Sequence[str]) -> Pairs:
+    return ((str(i), note) for i, note in enumerate(notes, 1))
 
 
 def _kernel(plan: KernelPlan) -> Pairs:
@@ -315,8 +320,9 @@ def _budget(plan: KernelPlan) -> Pairs:
 
 
 def _registers(use: RegisterUse) -> str:
+    at = ", at the limit" if use.at_limit else ""
     return (
-        f"{use.predicted} of {use.limit} a lane: {use.accumulators} accumulators, {use.operands} "
+        f"{use.predicted} of {use.limit} a lane{at}: {use.accumulators} accumulators, {use.operands} "
         f"operands, {use.staging} staging, {use.addressing} addresses"
     )
 

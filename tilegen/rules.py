@@ -84,7 +84,11 @@ class Violation:
     need : str
         What the rule asks for, with the limit.
     nearest : str
-        The nearest legal value, empty if there is none.
+        The nearest legal value, ``with`` other changes that it takes; empty if there is none.
+    elsewhere : str
+        Archs of the backend that keep the rule with the field as it is: ``"from sm_89 on"``.
+    proposed : TileSpec or None
+        The spec with what ``nearest`` says, which breaks no rule.
     """
 
     rule: str
@@ -92,9 +96,13 @@ class Violation:
     value: object
     need: str
     nearest: str = ""
+    elsewhere: str = ""
+    proposed: TileSpec | None = None
 
     def __str__(self) -> str:
-        text = f"{self.field} = {_show(self.value)}: {self.need}"
+        text = f"{self.field} = {shown(self.value)}: {self.need}"
+        if self.elsewhere:
+            text += f"; legal {self.elsewhere}"
         return f"{text}; nearest legal value: {self.nearest}" if self.nearest else text
 
 
@@ -102,7 +110,8 @@ Rule = Callable[[Candidate], Iterable[Violation]]
 AXES = ("M", "N", "K")
 
 
-def _show(value: object) -> str:
+def shown(value: object) -> str:
+    """A value of a spec as messages give it."""
     return str(list(value)) if isinstance(value, tuple) else str(value)
 
 
@@ -136,38 +145,38 @@ def types_offered(c: Candidate) -> Iterator[Violation]:
 
 def features_present(c: Candidate) -> Iterator[Violation]:
     """The arch has what the form and the types ask for."""
+    lacking = sorted(c.needs - c.arch.features)
     field, value = "types", f"{c.spec.types.a} x {c.spec.types.b}"
-    if not c.form.types(c.arch):
+    if lacking and not c.form.types(c.arch):
         field, value = f"pins.{c.backend}.form", c.form.name
-    for feature in sorted(c.needs - c.arch.features):
+    for feature in lacking:
         yield Violation("features", field, value, f"needs {feature}, which {c.arch.name} lacks")
 
 
 def epilogue_fits_its_type(c: Candidate) -> Iterator[Violation]:
-    """An epilogue of whole numbers has only steps that stay whole."""
-    kind = c.spec.types.compute
-    if DTYPES[kind].is_float:
-        return
+    """Bounds are values of the type that the epilogue is computed in; one of whole numbers stays whole."""
+    kind = DTYPES[c.spec.types.compute]
     for i, step in enumerate(c.spec.epilogue):
-        if step.op in ("gelu", "gelu_tanh", "silu", "scale"):
+        if not kind.is_float and step.op in ("gelu", "gelu_tanh", "silu", "scale"):
             yield Violation(
                 "epilogue",
                 f"epilogue[{i}].op",
                 step.op,
-                f"the epilogue is computed in {kind}, which {step.op} would leave; bias, relu, clamp "
-                "and residual stay in it, and types.d = f32, s8 or u8 makes it one of f32",
+                f"the epilogue is computed in {kind.name}, which {step.op} would leave; bias, relu, "
+                "clamp and residual stay in it, and types.d = f32, s8 or u8 makes it one of f32",
             )
         for bound in ("low", "high"):
             value = getattr(step, bound)
-            if value is not None and not (
-                value.is_integer() and abs(value) <= DTYPES[kind].largest
-            ):
-                yield Violation(
-                    "epilogue",
-                    f"epilogue[{i}].{bound}",
-                    value,
-                    f"the epilogue is computed in {kind}, so it must be a whole number of it",
-                )
+            if value is None or kind.holds(value):
+                continue
+            need = f"the epilogue is computed in {kind.name}, "
+            if kind.is_float:
+                need += f"which goes to {kind.largest!r} and would make it infinite"
+            else:
+                need += f"so it must be a whole number of it, +-{kind.largest:.0f} at most"
+            near = max(-kind.largest, min(kind.largest, value))
+            near = near if kind.is_float else float(round(near))
+            yield Violation("epilogue", f"epilogue[{i}].{bound}", value, need, repr(near))
 
 
 def pins_known(c: Candidate) -> Iterator[Violation]:
@@ -186,7 +195,7 @@ def pins_known(c: Candidate) -> Iterator[Violation]:
             )
         # A truth value is no number, although Python finds True == 1.
         elif known[key] and (type(value), value) not in [(type(v), v) for v in known[key]]:
-            choices = ", ".join(map(_show, known[key]))
+            choices = ", ".join(map(shown, known[key]))
             near = get_close_matches(str(value), map(str, known[key]), n=1)
             if isinstance(value, int):
                 whole = [v for v in known[key] if isinstance(v, int)]
@@ -309,67 +318,3 @@ RULES: tuple[Rule, ...] = (
 def violations(candidate: Candidate) -> list[Violation]:
     """Every rule that the candidate breaks, the form's own rules last."""
     return [v for rule in (*RULES, *candidate.form.rules) for v in rule(candidate)]
-
-
-def nearest_legal(candidate: Candidate, violation: Violation) -> str:
-    """The value of the violated field nearest to the present one that the rules allow.
-
-    Values that make the whole spec legal come before those that mend this rule and leave the others
-    as they are; one that breaks a rule anew is none.
-    """
-    if violation.nearest:
-        return violation.nearest
-    spec, form, arch = candidate.spec, candidate.form, candidate.arch
-    # Warps that no longer tile the block lead on to a block that they do tile, and not back.
-    others = {"warps", *(v.rule for v in violations(candidate))} - {violation.rule}
-    second = ""
-    for value, changed in _alternatives(spec, violation.field, form, arch):
-        broken = violations(form.derive(changed, arch))
-        if not broken:
-            return _show(value)
-        if not second and {v.rule for v in broken} <= others:
-            second = _show(value)
-    return second
-
-
-_EXTENTS = (*range(1, 16), *range(16, 64, 4), *range(64, 257, 16), 320, 384, 448, 512)
-
-
-def _alternatives(
-    spec: TileSpec, name: str, form: Form, arch: Arch
-) -> Iterator[tuple[object, TileSpec]]:
-    def distance(value: tuple[int, ...], now: tuple[int, ...]) -> float:
-        return sum(max(v / n, n / v) for v, n in zip(value, now, strict=True))
-
-    if name.startswith(("block[", "warp[")):
-        base, index = name[:-1].split("[")
-        now, i = getattr(spec, base), int(index)
-        for extent in sorted(_EXTENTS, key=lambda e: (abs(e - now[i]), e)):
-            if extent != now[i]:
-                yield extent, spec.replace(**{base: (*now[:i], extent, *now[i + 1 :])})
-    elif name == "warp":
-        divisors = [[e for e in _EXTENTS if spec.block[i] % e == 0] for i in range(2)]
-        pairs = [(m, n) for m in divisors[0] for n in divisors[1] if (m, n) != spec.warp]
-        for pair in sorted(pairs, key=lambda p: (distance(p, spec.warp), p)):
-            yield pair, spec.replace(warp=pair)
-        # Where no divisor of the block will do, the block has to grow with the warp tile.
-        grown = [(1 << i, 1 << j) for i in range(9) for j in range(9)]
-        for pair in sorted(grown, key=lambda p: (distance(p, spec.warp), p)):
-            block = tuple(-(-b // w) * w for b, w in zip(spec.block, pair, strict=False))
-            if block != spec.block[:2]:
-                shown = f"{_show(pair)} with block = {_show((*block, spec.block[2]))}"
-                yield shown, spec.replace(warp=pair, block=(*block, spec.block[2]))
-    elif name.startswith("types"):
-        offered = form.types(arch)
-        now = spec.types.model_dump()
-        options = [
-            {"a": o.a, "b": o.b, "acc": o.acc, "c": c, "d": d}
-            for o in offered
-            for c, d in o.outputs
-        ]
-        for option in sorted(options, key=lambda o: sum(o[key] != now[key] for key in o)):
-            key = name.removeprefix("types.")
-            yield (
-                option.get(key, ", ".join(f"{k} {v}" for k, v in option.items())),
-                spec.replace(types=option),
-            )

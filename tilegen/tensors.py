@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -105,11 +106,20 @@ def as_tensor(array: np.ndarray[Any, Any], dtype: str) -> Any:
 
 
 def empty_tensor(shape: tuple[int, ...], dtype: str, majorness: str, device: Any) -> Any:
-    """A new dense tensor on a device, its last two axes row- or column-major."""
+    """A new dense tensor on a device, its last two axes row- or column-major.
+
+    Raises
+    ------
+    LaunchError
+        If the device has no memory for it.
+    """
     import torch
 
     kind = getattr(torch, TORCH_NAMES[dtype])
-    if majorness == "row":
-        return torch.empty(shape, dtype=kind, device=device)
-    turned = (*shape[:-2], shape[-1], shape[-2])
-    return torch.empty(turned, dtype=kind, device=device).transpose(-1, -2)
+    turned = shape if majorness == "row" else (*shape[:-2], shape[-1], shape[-2])
+    try:
+        made = torch.empty(turned, dtype=kind, device=device)
+    except torch.cuda.OutOfMemoryError:
+        size = math.prod(shape) * DTYPES[dtype].bytes
+        raise LaunchError(f"out: {device} has no memory for its {size} bytes") from None
+    return made if majorness == "row" else made.transpose(-1, -2)

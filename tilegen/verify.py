@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Of fewer problems the spread is not known well enough to call a mean biased.
 FEWEST_FOR_BIAS = 8
+# A right D comes close to a bound of which so much is its own rounding, which is then said.
+TOLD_ROUNDING = 0.5
 # So few problems are a glance, to which none is added.
 FEWEST_FOR_ENTRIES = 10
 # After so many problems of one run Hypothesis goes on with near copies of those that it drew: five of
@@ -53,6 +55,10 @@ class Report:
         Mean signed error as a share of the bound, over all random problems.
     seed : int
     seconds : float
+    output : str
+        The type of D.
+    rounding : float
+        Of the bound that the worst error is a share of, what is the rounding of D to its type.
     """
 
     kernel: str
@@ -69,6 +75,8 @@ class Report:
     signed_mean: float
     seed: int
     seconds: float
+    output: str = ""
+    rounding: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -76,10 +84,13 @@ class Report:
 
     def __str__(self) -> str:
         used = ", ".join(f"{name} {count}" for name, count in sorted(self.entries.items()))
+        own = f" ({self.rounding:.0%} of that bound is the rounding of D to {self.output})"
+        own = own if self.rounding >= TOLD_ROUNDING else ""
         return (
             f"checked on {self.device} ({self.rung}), {self.backend} {self.arch}: {self.kernel}\n"
             f"{self.examples} problems, {self.exact} compared exactly, {self.random} within the "
-            f"bound: worst error {self.worst:.1%} of it, mean signed error {self.signed_mean:+.2%}\n"
+            f"bound: worst error {self.worst:.1%} of it{own}, mean signed error "
+            f"{self.signed_mean:+.2%}\n"
             f"{self.elements} elements; runs per entry: {used or 'none'}; seed {self.seed}; "
             f"{self.seconds:.1f} s"
         )
@@ -240,4 +251,6 @@ def _report(kernel: Kernel, outcomes: Sequence[Outcome], seed: int, seconds: flo
         signed_mean=mean,
         seed=seed,
         seconds=seconds,
+        output=kernel.plan.spec.types.d,
+        rounding=max(((o.worst, o.rounding) for o in random), default=(0.0, 0.0))[1],
     )

@@ -117,7 +117,10 @@ class EmulatedSession:
         return host_result(shape, dtype, majorness, tensor=self.tensors)
 
     def workspace(self, size: int, *, kept: bool) -> EmulatedWorkspace:
-        room = np.full(size + BEST_ALIGNMENT, POISON, np.uint8)
+        try:
+            room = np.full(size + BEST_ALIGNMENT, POISON, np.uint8)
+        except (MemoryError, ValueError):  # the latter beyond what NumPy counts to
+            raise LaunchError(f"workspace: there is no memory for its {size} bytes") from None
         start = -room.__array_interface__["data"][0] % BEST_ALIGNMENT
         return EmulatedWorkspace(room[start : start + size])
 
@@ -186,18 +189,24 @@ class EmulatedProgram:
         arguments = [(a, _as_stored(a, v)) for a, v in arguments]
         values = [buffers.of(v)[1] if a.is_pointer else v for a, v in arguments]
         written = [i for i, (a, _) in enumerate(arguments) if a.kind == "output"]
-        run = emulator.run(
-            self._program,
-            "cuda",
-            entry=entry.symbol,
-            grid=grid,
-            block=entry.block,
-            args=values,
-            outputs=written,
-            shared_bytes=dynamic_bytes(entry.shared_bytes),
-            shared_limit=self._device.arch.shared_bytes,
-            **options,
-        )
+        try:
+            run = emulator.run(
+                self._program,
+                "cuda",
+                entry=entry.symbol,
+                grid=grid,
+                block=entry.block,
+                args=values,
+                outputs=written,
+                shared_bytes=dynamic_bytes(entry.shared_bytes),
+                shared_limit=self._device.arch.shared_bytes,
+                **options,
+            )
+        except MemoryError:
+            size = sum(array.nbytes for a, array in arguments if a.is_pointer)
+            raise LaunchError(
+                f"the emulator copies what a launch is given, {size} bytes, and has no memory for it"
+            ) from None
         # Of a workspace an entry may write a part, or nothing: it is not held to every element.
         changed = [v for a, v in arguments if a.kind in ("output", "workspace")]
         for target in changed if run.clean else ():

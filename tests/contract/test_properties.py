@@ -36,7 +36,7 @@ def in_form(spec: tg.TileSpec, target: Target) -> tg.TileSpec:
 
 
 def check_refusal(error: PlanError, spec: tg.TileSpec, target: Target) -> None:
-    """It names a field of the spec, a need, and a nearest value that keeps the rule, if any."""
+    """It names a field of the spec, a need, and a change that makes the spec legal, if any."""
     assert error.violations
     for violation in error.violations:
         assert isinstance(violation, Violation)
@@ -45,17 +45,8 @@ def check_refusal(error: PlanError, spec: tg.TileSpec, target: Target) -> None:
         assert violation.field in str(error)
         assert violation.need in str(error)
         assert violation.nearest in str(error)
-        extent = re.fullmatch(r"(block|warp)\[(\d)\]", violation.field)
-        if not (extent and violation.nearest):
-            continue
-        values = list(getattr(spec, extent[1]))
-        values[int(extent[2])] = int(violation.nearest)
-        rules: set[str] = set()
-        try:
-            tg.lower(spec.replace(**{extent[1]: tuple(values)}), target.backend, target.device.arch)
-        except PlanError as again:
-            rules = {v.rule for v in again.violations if isinstance(v, Violation)}
-        assert violation.rule not in rules
+        if violation.proposed is not None:
+            tg.lower(violation.proposed, target.backend, target.device.arch)
 
 
 @targets

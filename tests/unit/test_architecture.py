@@ -18,8 +18,9 @@ CORE = ROOT / "tilegen"
 # section 2 of the design; `TYPE_CHECKING` imports are names only and may point either way.
 ORDER = [
     "interrupt", "errors", "processors", "files", "dtypes", "layout", "hardware", "spec_faults",
-    "spec", "dataflow", "entries", "plan", "rules", "backend", "tensors", "host_arrays", "registry",
-    "tiling", "roles", "outer_product", "staging", "bounds", "lower", "render", "launch_header",
+    "spec", "dataflow", "entries", "plan", "rules", "proposals", "backend", "tensors", "host_arrays",
+    "registry", "tiling", "roles", "outer_product", "staging", "bounds", "lower", "render",
+    "launch_header",
     "arguments", "launch", "recall", "kernel", "build", "emulator", "testing", "verify", "mutation",
     "report", "draw", "choose", "sweep", "checklist", "bench", "__init__", "cli", "__main__",
 ]  # fmt: skip

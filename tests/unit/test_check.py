@@ -21,10 +21,12 @@ from tilegen.checklist.macros import changed as changed_macros
 from tilegen.checklist.macros import changes, nearest_macros, numbers_of
 from tilegen.checklist.meaning import Meaning, grid_of, tile_of
 from tilegen.checklist.nearest import changed, neighbours
+from tilegen.checklist.spec import note_lines
 from tilegen.checklist.support import Count, Traffic
 from tilegen.checklist.traffic import Counted, diverged_lines, sectors, traffic_lines
 from tilegen.errors import SpecError
 from tilegen.plan import Copy, KernelPlan
+from tilegen.report import plan_rows, plan_text
 from tilegen.spec import TileSpec
 from tilegen_cuda import checks, profile
 from tilegen_cuda.archs import ARCHS
@@ -142,6 +144,45 @@ def test_a_miss_is_told_and_is_no_fault() -> None:
     (line,) = report.find("registers", "gemm_main16")
     assert (line.verdict, line.note) == ("info", "6 fewer than predicted")
     assert report.passed
+
+
+def test_a_prediction_at_the_limit_is_told_as_one() -> None:
+    plan = cuda_mma_sync()
+    use = replace(plan.budget.registers[0], limit=126)
+    plan = replace(plan, budget=replace(plan.budget, registers=(use,)))
+    for registers, note in (
+        (126, "predicted at the limit"),
+        (120, "predicted at the limit; 6 fewer than predicted"),
+    ):
+        (line,) = lines(plan, said(plan, registers=registers)).find("registers", "gemm_main16")
+        assert (line.predicted, line.note) == (126, note)
+    assert "126 of 126 a lane, at the limit: 64 accumulators" in plan_text(plan)
+    assert "at the limit" not in plan_text(cuda_mma_sync())
+    (told,) = plan.to_dict()["budget"]["registers"]
+    assert told["at_limit"]
+
+
+def test_notes_that_depart_from_nothing_have_a_heading_of_their_own() -> None:
+    spec = tg.TileSpec(
+        block=(64, 64, 16),
+        warp=(32, 32),
+        stages=16,
+        split_k=2,
+        layout={"a": "row", "b": "col", "c": "row"},
+        pins={"cuda": {"swizzle": "none", "form": "fma"}},
+    )
+    plan = tg.lower(spec, "cuda", "sm_75")
+    departures = [x.note for x in note_lines(plan) if x.item == "planned otherwise"]
+    remarks = [x.note for x in note_lines(plan) if x.item == "note"]
+    assert [note.split()[0] for note in departures] == ["split_k", "stages"]
+    assert len(remarks) == 2
+    assert all("extra cycles" in note for note in remarks)
+    assert sorted((*departures, *remarks)) == sorted(plan.notes)
+    sections = {row.section: [] for row in plan_rows(plan)}
+    for row in plan_rows(plan):
+        sections[row.section].append(row.text)
+    assert sections["planned otherwise"] == departures
+    assert sections["notes"] == remarks
 
 
 def test_more_registers_than_a_block_leaves_fail() -> None:

@@ -108,6 +108,26 @@ def test_plan_and_diff_explain(run, tmp_path):
     assert "do not differ" in run("diff", SPEC, SPEC, *GPU)[1]
 
 
+def test_plan_and_check_take_several_archs(run):
+    for command in ("plan", "check"):
+        several = (command, SPEC, *OPENCL, "--arch", "cpu,gpu")
+        got, out, _ = run(*several)
+        alone = [run(command, SPEC, *OPENCL, "--arch", arch)[1] for arch in ("cpu", "gpu")]
+        assert (got, out) == (0, "\n".join(alone))
+        told = json.loads(run(*several, "--json")[1])[
+            f"{'report' if command == 'check' else command}s"
+        ]
+        alone = [json.loads(run(command, SPEC, *GPU[:-1], a, "--json")[1]) for a in ("cpu", "gpu")]
+        assert told == alone
+
+
+def test_of_several_archs_the_one_that_refuses_is_named(refused, tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text("block = [64, 64, 32]\nwarp = [32, 32]\n[types]\na = 'bf16'\nb = 'bf16'\n")
+    said = refused("plan", str(path), "-b", "cuda", "--arch", "sm_80,sm_75")
+    assert said.startswith("sm_75: types.a = bf16")
+
+
 def test_build_without_output_prints_a_summary(run):
     status, out, _ = run("build", SPEC, *GPU)
     assert status == 0
@@ -315,6 +335,19 @@ def test_bad_json_and_bytes(refused, tmp_path):
         (("diff", SPEC, "", *GPU), "path is empty"),
         (("verify", SPEC, "--backend", "all,opencl"), "stands alone"),
         (("verify", SPEC, "--backend", "opencl,all"), "stands alone"),
+        *(
+            (
+                (*words, "--arch", "cpu,gpu"),
+                f"{words[0]} takes one; plan, build, verify and check take",
+            )
+            for words in (
+                ("diff", SPEC, SPEC, *OPENCL),
+                ("choose", "64", "64", "64", *OPENCL),
+                ("sweep", SPEC, *OPENCL),
+                ("init", *OPENCL),
+            )
+        ),
+        (("plan", SPEC, *OPENCL, "--arch", "gpu,cpuu"), "did you mean 'cpu'"),
     ],
     ids=lambda value: " ".join(value)[-40:] if isinstance(value, tuple) else None,
 )

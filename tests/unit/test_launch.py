@@ -19,6 +19,7 @@ from tilegen.hardware import Arch
 from tilegen.host_arrays import host_empty, host_operand
 from tilegen.plan import Access, Argument, Entry, Formula, KernelPlan
 from tilegen.render import KernelSource
+from tilegen_cuda.emulated import EmulatedSession
 
 PLANES = 4 * SPLITS
 
@@ -244,6 +245,20 @@ def test_a_workspace_that_no_address_reaches_is_refused() -> None:
     with pytest.raises(tg.LaunchError, match=r"workspace: \d+ bytes are more than an address"):
         kernel(zeros(3, 5), zeros(5, 3))
     assert device.queued == []
+
+
+@pytest.mark.parametrize("majorness", ["row", "col"])
+@pytest.mark.parametrize("rows", [2**30, 2**31])
+def test_an_output_that_no_memory_holds_is_refused_with_its_bytes(
+    rows: int, majorness: str
+) -> None:
+    """A call with broadcast operands asks for it easily; NumPy counts to 2**63 - 1 bytes."""
+    says = f"out: {rows} x {2**30} elements of f32 need {4 * rows * 2**30} bytes, and there is no memory"
+    session = EmulatedSession()
+    with pytest.raises(tg.LaunchError, match=says):
+        session.empty((rows, 2**30), "f32", majorness)
+    with pytest.raises(tg.LaunchError, match="workspace: there is no memory for its 4"):
+        session.workspace(4 * 2**60, kept=False)
 
 
 def test_the_manifest_says_it_all() -> None:

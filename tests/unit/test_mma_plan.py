@@ -436,8 +436,10 @@ def refusal(arch: str, **data: Any) -> PlanError:
          "pins.cuda.instruction = m16n8k32: must multiply bf16 x bf16 -> f32, as m16n8k16 does; "
          "nearest legal value: m16n8k16"),
         ("sm_75", {**F16, "pins": {"instruction": "m16n8k16"}},
-         "pins.cuda.instruction = m16n8k16: must be one of m16n8k8; nearest legal value: m16n8k8"),
-        ("sm_75", BF16, "types.a = bf16: cuda sm_75, form mma_sync offers f16; nearest legal value: f16"),
+         "pins.cuda.instruction = m16n8k16: must be one of m16n8k8; "
+         "legal from sm_80 on; nearest legal value: m16n8k8"),
+        ("sm_75", BF16, "types.a = bf16: cuda sm_75, form mma_sync offers f16; "
+         "legal from sm_80 on; nearest legal value: f16 with types.b = f16, types.c = f16, types.d = f16"),
         ("sm_75", S8, "types.a = s8: cuda sm_75, form mma_sync offers f16"),
         ("sm_75", F64, "types.a = f64: cuda sm_75, form mma_sync offers f16"),
         ("sm_86", FP8, "types.a = e4m3: cuda sm_86, form mma_sync offers f16, bf16, tf32, s8, u8, f64"),

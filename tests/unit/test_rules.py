@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import ast
+import json
+import re
 from dataclasses import replace
+from random import Random
+from typing import Any
 
 import pytest
 
 import tilegen as tg
 from tilegen import registry
 from tilegen.hardware import Arch
+from tilegen.rules import Violation
 
 PINNED = {"pins": {"opencl": {"form": "vector_fragment"}}}
 BASE = {"block": (128, 128, 16), "warp": (64, 32)}
@@ -160,35 +164,157 @@ def test_refusal(
     found = {v.rule: v for v in caught.value.violations}
     assert rule in found
     assert need in str(found[rule])
-    assert nearest in found[rule].nearest
+    assert nearest in " ".join(v.nearest for v in caught.value.violations)
 
 
-@pytest.mark.parametrize(("arch", "change", "rule"), [r[:3] for r in REFUSALS if r[4]][:8])
-def test_the_nearest_value_silences_the_rule(
-    arch: str | Arch, change: dict[str, object], rule: str
-) -> None:
+def taken(data: dict[str, Any], violation: Violation) -> tg.TileSpec:
+    """The spec after a reader has done what the refusal says."""
+    lead, _, rest = violation.nearest.partition(" with ")
+    parts = [f"{violation.field} = {lead}", *(re.split(r", (?=[a-z])", rest) if rest else ())]
+    data = json.loads(json.dumps(data))
+    for part in parts:
+        name, _, text = part.partition(" = ")
+        owner, key = re.fullmatch(r"(?:no )?(.+?)(?:[.\[](\w+)\]?)?", name).groups()
+        if owner.startswith("pins."):
+            pins = data["pins"][owner.removeprefix("pins.")]
+            now = pins.pop(key)
+            if (
+                "knows the pins" in violation.need
+                and text != "left out"
+                and name == violation.field
+            ):
+                pins[text] = now
+            elif text and text != "left out":
+                pins[key] = int(text) if text.isdigit() else text
+        elif name == "types":
+            data["types"] = dict(pair.split() for pair in text.split(", "))
+        elif owner == "types":
+            data["types"] = {**tg.TileSpec(**data).types.model_dump(), key: text}
+        elif key is None:
+            data[owner] = json.loads(text)
+        else:
+            data[owner] = [*data[owner]]
+            data[owner][int(key)] = int(text)
+    return tg.TileSpec(**data)
+
+
+@pytest.mark.parametrize(("arch", "change"), [r[:2] for r in REFUSALS if r[4]])
+def test_what_is_proposed_is_legal(arch: str | Arch, change: dict[str, object]) -> None:
     data = {**BASE, **change}
     with pytest.raises(tg.PlanError) as caught:
         tg.lower(tg.TileSpec(**data), "opencl", arch)
-    violation = next(v for v in caught.value.violations if v.rule == rule)
-    value, _, block = violation.nearest.partition(" with block = ")
-    if block:
-        data["block"] = tuple(ast.literal_eval(block))
-    name, _, index = violation.field.rstrip("]").partition("[")
-    if name.startswith("types"):
-        data["types"] = dict.fromkeys("abc", value)
-    elif index:
-        now = list(data[name])
-        now[int(index)] = int(value)
-        data[name] = tuple(now)
-    else:
-        data[name] = tuple(ast.literal_eval(value))
-    broken: set[str] = set()
-    try:
-        tg.lower(tg.TileSpec(**data), "opencl", arch)
-    except tg.PlanError as error:
-        broken = {v.rule for v in error.violations}
-    assert rule not in broken
+    proposals = [v for v in caught.value.violations if v.proposed]
+    assert proposals
+    for violation in proposals:
+        tg.lower(violation.proposed, "opencl", arch)
+        assert taken(data, violation) == violation.proposed
+
+
+WARPS, EXTENTS = (8, 16, 24, 32, 48, 64, 96, 128, 256), (8, 24, 64, 96, 100, 128, 256, 320, 1024)
+SUMS = {"f32": "f32", "f64": "f64", "f16": "f32", "s8": "s32", "tf32": "f32", "e4m3": "f32"}
+PINS = (("min_blocks", 4), ("copy", "cp_async"), ("swizle", "xor"), ("epilogue", "shared"))
+
+
+def drawn(random: Random) -> tuple[str, str, dict[str, Any]]:
+    """A spec with a large or odd tile for one of the archs."""
+    backend = random.choice(("cuda", "cuda", "opencl"))
+    warp = [random.choice(WARPS) for _ in "mn"]
+    odd = random.random() < 0.4
+    block = [random.choice(EXTENTS) if odd else w * random.choice((1, 4, 8, 16)) for w in warp]
+    a = random.choice(list(SUMS))
+    c = {"e4m3": "bf16", "tf32": "f32"}.get(a, a)
+    data: dict[str, Any] = {
+        "block": [*block, random.choice((8, 24, 32, 64, 128, 512))],
+        "warp": warp,
+        "types": {"a": a, "b": a, "acc": SUMS[a], "c": c},
+        "layout": {o: random.choice(MAJOR) for o in "abc"},
+    }
+    if backend == "cuda" and random.random() < 0.3:
+        data["pins"] = {"cuda": dict(random.sample(PINS, 2))}
+    return backend, random.choice(list(registry.get(backend).archs)), data
+
+
+def test_no_refusal_leads_to_another() -> None:
+    """Each proposal of drawn refusals, done as it is written, gives a spec that is lowered."""
+    random, refused, helped = Random(5), 0, 0
+    while refused < 40:
+        backend, arch, data = drawn(random)
+        try:
+            tg.lower(tg.TileSpec(**data), backend, arch)
+        except tg.PlanError as error:
+            proposals = [v for v in error.violations if v.nearest]
+            refused, helped = refused + 1, helped + bool(proposals)
+            for violation in proposals:
+                tg.lower(taken(data, violation), backend, arch)
+    assert helped >= 0.9 * refused
+
+
+@pytest.mark.parametrize(
+    ("backend", "arch", "change", "says"),
+    [
+        ("cuda", "sm_80", {"types": {"a": "e4m3", "b": "e4m3", "c": "f32"}}, "legal from sm_89 on"),
+        ("cuda", "sm_75", {"types": {"a": "bf16", "b": "bf16", "c": "f32"}}, "legal from sm_80 on"),
+        ("cuda", "sm_75", {"pins": {"cuda": {"copy": "cp_async"}}}, "legal from sm_80 on"),
+        (
+            "cuda",
+            "sm_75",
+            {"types": {"a": "f16", "b": "f16", "c": "f16"},
+             "pins": {"cuda": {"instruction": "m16n8k16"}}},
+            "must be one of m16n8k8; legal from sm_80 on; nearest legal value: m16n8k8",
+        ),
+        ("opencl", "gpu", {"pins": {"opencl": {"form": "vector_fragment"}}}, "legal on cpu"),
+    ],
+)  # fmt: skip
+def test_what_an_arch_lacks_names_those_that_have_it(
+    backend: str, arch: str, change: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(tg.PlanError) as caught:
+        tg.lower(tg.TileSpec(**{**BASE, **change}), backend, arch)
+    assert says in str(caught.value)
+
+
+def test_what_no_arch_has_names_none() -> None:
+    types = {"a": "e4m3fnuz", "b": "e4m3fnuz", "c": "f32"}
+    with pytest.raises(tg.PlanError) as caught:
+        tg.lower(tg.TileSpec(**BASE, types=types), "cuda", "sm_80")
+    assert "legal from" not in str(caught.value)
+
+
+F32_MAX = 3.4028234663852886e38
+
+
+@pytest.mark.parametrize(
+    ("types", "bounds", "field", "nearest"),
+    [
+        ({}, (0.0, 1e39), "epilogue[0].high", repr(F32_MAX)),
+        ({}, (-1e39, 0.0), "epilogue[0].low", repr(-F32_MAX)),
+        ({"a": "f16", "b": "f16", "acc": "f32", "c": "f16"}, (0, 1e300), "epilogue[0].high", repr(F32_MAX)),
+        ({"a": "f16", "b": "f16", "acc": "f16", "c": "f16"}, (0, 1e300), "epilogue[0].high", repr(F32_MAX)),
+        ({"a": "s8", "b": "s8", "acc": "s32", "c": "s8"}, (0.0, 1e39), "epilogue[0].high", repr(F32_MAX)),
+        ({"a": "s8", "b": "s8", "acc": "s32", "c": "s32"}, (0.0, 1e39), "epilogue[0].high", "2147483647.0"),
+        ({"a": "s8", "b": "s8", "acc": "s32", "c": "s32"}, (-0.7, 6.0), "epilogue[0].low", "-1.0"),
+    ],
+)  # fmt: skip
+def test_a_bound_beyond_the_type_of_the_epilogue(
+    types: dict[str, str], bounds: tuple[float, float], field: str, nearest: str
+) -> None:
+    """In the text it would be an infinity, which is no bound that anybody wrote."""
+    low, high = bounds
+    data = {"block": (64, 64, 32), "warp": (32, 32), "types": types}
+    spec = tg.TileSpec(**data, epilogue=[{"op": "clamp", "low": low, "high": high}])
+    with pytest.raises(tg.PlanError) as caught:
+        tg.lower(spec, "cuda", "sm_90")
+    (violation,) = caught.value.violations
+    assert (violation.field, violation.nearest) == (field, nearest)
+    assert "inf" not in tg.emit(tg.lower(violation.proposed, "cuda", "sm_90")).text
+
+
+def test_a_bound_that_rounds_to_the_largest_value_is_one() -> None:
+    f64 = dict.fromkeys(("a", "b", "acc", "c"), "f64")
+    for types, high in (({}, 3.4028235e38), ({}, F32_MAX), (f64, 1e300)):
+        step = {"op": "clamp", "low": 0, "high": high}
+        spec = tg.TileSpec(block=(64, 64, 16), warp=(32, 32), types=types, epilogue=[step])
+        tg.lower(spec, "cuda", "sm_90")
 
 
 def test_wishes_are_lowered_with_a_note() -> None:

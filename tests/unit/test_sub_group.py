@@ -88,7 +88,7 @@ def test_the_lanes_divide_the_columns(d: str, axis: int, name: str) -> None:
     assert f"warp[{axis}] = 36: WARP_{name} must be a multiple of a sub-group's lanes, 64" in str(
         found
     )
-    assert found.nearest == "64"
+    assert found.nearest == f"64 with block[{axis}] = 64"
 
 
 def test_a_gpu_refuses_what_would_spill() -> None:

@@ -128,6 +128,17 @@ def test_what_would_spill_is_there_where_it_is_asked_for() -> None:
     assert predicted(warp=[(32, 32), (48, 32)], spilling=True).refusals() == {"warps": 4}
 
 
+def test_a_prediction_at_the_limit_is_told_as_one() -> None:
+    found = predicted()
+    row = found.rows[0]
+    use = replace(row.use, limit=row.use.predicted)
+    budget = replace(row.plan.budget, registers=(use,))
+    full = replace(found, rows=(replace(row, plan=replace(row.plan, budget=budget)),))
+    assert f" {use.predicted} at the limit " in text(full)
+    assert "at the limit" not in text(found)
+    assert full.to_dict()["rows"][0]["predicted_at_limit"] is True
+
+
 def test_all_refused_is_an_error_that_names_the_nearest() -> None:
     with pytest.raises(
         PlanError, match=r"all 2 points are refused; the first one, .*nearest legal"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilegen as tg
 from tilegen import testing
 from tilegen.errors import VerifyError
 from tilegen.testing import Outcome, Problem, View
-from tilegen.verify import FEWEST_FOR_BIAS, refuse_bias
+from tilegen.verify import FEWEST_FOR_BIAS, Report, refuse_bias
 
 needs_device = pytest.mark.skipif(
     not tg.registry.get("opencl").devices(), reason="no OpenCL device: pip install 'tilegen[cpu]'"
@@ -50,6 +52,45 @@ def test_exact_results_and_few_problems_say_nothing_of_the_rounding() -> None:
     refuse_bias("gemm", exact + few)
     with pytest.raises(VerifyError, match="biased"):
         refuse_bias("gemm", [*few, _solved(_problem(99), 0.3)])
+
+
+class _Rounds:
+    """A kernel that gives the right product, rounded once to D's type."""
+
+    def __init__(self, types: dict[str, str]) -> None:
+        spec = tg.TileSpec(block=(64, 64, 32), warp=(32, 32), types=types)
+        self.plan = tg.lower(spec, "cuda", "sm_90")
+
+    def explain(self, *_: Any, **__: Any) -> str:
+        return f"{self.plan.main_entries[0].name}: taken"
+
+    def __call__(self, a: Any, b: Any, *_: Any, out: Any, **__: Any) -> Any:
+        out[...] = (a.astype(np.float64) @ b.astype(np.float64)).astype(out.dtype)
+        return out
+
+
+@pytest.mark.parametrize(
+    ("c", "least", "most"), [("bf16", 0.9, 1.0), ("f16", 0.7, 1.0), ("f32", 0.0, 0.2)]
+)
+def test_how_much_of_the_bound_is_the_rounding_of_d(c: str, least: float, most: float) -> None:
+    kernel: Any = _Rounds(
+        {"a": "bf16" if c == "bf16" else "f16", "b": "bf16" if c == "bf16" else "f16", "c": c}
+    )
+    outcome = testing.check_problem(kernel, Problem(64, 64, 16, values="normal"))
+    assert not outcome.exact
+    assert least <= outcome.rounding <= most
+    # Of 4096 elements some lie halfway between two values of D's type.
+    assert (outcome.worst > 0.5) == (c != "f32")
+
+
+def test_the_rounding_of_d_is_told_where_it_is_most_of_the_bound() -> None:
+    told = Report(
+        "k", "cuda", "sm_80", "e", "emulator", 9, 4, 5, 99, {}, 0.996, 0.0, 0, 1.0, "bf16", 0.98
+    )
+    assert "worst error 99.6% of it (98% of that bound is the rounding of D to bf16), mean" in str(
+        told
+    )
+    assert "rounding" not in str(dataclasses.replace(told, rounding=0.2))
 
 
 @needs_device

@@ -91,19 +91,27 @@ def _registers(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Iterator[L
         where = entry.name if use.role == "all" else f"{entry.name}, {use.role}"
         where += f", {use.file}" if several else ""
         line = Line("registers", where, use.predicted, None, use.limit)
+        if use.at_limit:
+            line = replace(line, note="predicted at the limit")
         if use.role != "all" and roles:
             note = "the role sets its own number (setmaxnreg) and the compiler reports the launch's"
             yield replace(line, verdict=FAIL if use.spills else UNMEASURED, note=note)
         elif use.file != plan.arch.registers.name:
             yield replace(line, verdict=UNMEASURED, note=compiled.silent(f"{use.file} registers"))
         elif said is None:
-            yield replace(line, verdict=UNMEASURED, note=compiled.silent("registers"))
+            note = _joined(line.note, compiled.silent("registers"))
+            yield replace(line, verdict=UNMEASURED, note=note)
         elif said > use.limit:
             note = f"a launch of {entry.block} threads a block leaves each {use.limit}"
             yield replace(line, measured=said, verdict=FAIL, note=note)
         else:
             miss = _miss(said, use.predicted)
-            yield replace(line, measured=said, verdict=INFO if miss else PASS, note=miss)
+            note = _joined(line.note, miss)
+            yield replace(line, measured=said, verdict=INFO if miss else PASS, note=note)
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
 
 
 def _miss(measured: int, predicted: int) -> str:

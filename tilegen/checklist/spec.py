@@ -97,6 +97,8 @@ def utilisation_lines(support: Support, source: KernelSource) -> Iterator[Line]:
 
 
 def note_lines(plan: KernelPlan) -> Iterator[Line]:
-    """Where the plan departs from the spec, and why."""
-    for note in plan.notes:
+    """Where the plan departs from the spec, and why; and what else there is to know of it."""
+    for note in plan.departures:
         yield Line("planned otherwise", note=note)
+    for note in plan.remarks:
+        yield Line("note", note=note)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tilegen.cli.shared import ArchName
 from tilegen.errors import BackendError, SpecError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def bench(
         ),
     ],
     backend: Annotated[str, typer.Option("--backend", "-b", help="See 'tilegen targets'.")],
-    arch: Annotated[str | None, typer.Option("--arch", "-a")] = None,
+    arch: ArchName = None,
     device: Annotated[
         str | None, typer.Option("--device", "-d", help="cpu, gpu:1, or part of a device's name.")
     ] = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,7 @@ from tilegen import registry
 from tilegen.cli.built import Built, write_all
 from tilegen.cli.failures import FAILED, FINE, WRONG, explained, say
 from tilegen.cli.shared import (
-    ArchName,
+    ArchNames,
     AsJson,
     BackendName,
     DeviceName,
@@ -21,6 +20,7 @@ from tilegen.cli.shared import (
     Output,
     Seed,
     Spec,
+    archs_of,
     progress,
     read_spec,
     resolve,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def build(
     spec: Spec,
     backend: BackendName,
-    arch: Annotated[str | None, typer.Option("--arch", "-a", help="One, or several: A,A2.")] = None,
+    arch: ArchNames = None,
     output: Output = None,
     verify: Annotated[bool, typer.Option("--verify", help="Run it and check the results.")] = False,
     examples: Examples = 50,
@@ -50,9 +50,8 @@ def build(
     tile, plugin = read_spec(spec), registry.get(backend)
     if output is not None and output.exists() and not output.is_dir():
         raise SpecError(f"{output}: it is a file; -o names a folder")
-    archs: Sequence[str | None] = split_names(arch, "--arch") if arch is not None else [None]
     built: list[Built] = []
-    for name in archs:
+    for name in archs_of(arch):
         target, found = resolve(plugin, name, device)
         with progress(f"building for {target or 'the device found'}", as_json):
             built.append(Built.of(tile, plugin, target, found, lineinfo))
@@ -93,7 +92,7 @@ def build(
 def verify(
     spec: Spec,
     backend: Annotated[str, typer.Option("--backend", "-b", help="One, several (B1,B2), or all.")],
-    arch: ArchName = None,
+    arch: ArchNames = None,
     device: DeviceName = None,
     examples: Examples = 50,
     seed: Seed = 0,
@@ -110,18 +109,19 @@ def verify(
     plugins = [registry.get(name) for name in names]
     reports: list[Report] = []
     errors: list[dict[str, Any]] = []
-    for plugin in plugins:
+    targets = [(plugin, name) for plugin in plugins for name in archs_of(arch)]
+    for plugin, name in targets:
         try:
-            with progress(f"verifying on {plugin.name}", as_json):
-                target, found = resolve(plugin, arch, device)
+            with progress(f"verifying on {plugin.name} {name or ''}", as_json):
+                target, found = resolve(plugin, name, device)
                 built = Built.of(tile, plugin, target, found)
                 built.check_runs()
                 reports.append(built.verify(examples, seed, device))
         except Exception as error:
             told = explained(error)
-            if told is None or len(plugins) == 1:
+            if told is None or len(targets) == 1:
                 raise
-            errors.append({"backend": plugin.name, **told})
+            errors.append({"backend": plugin.name, **({"arch": name} if name else {}), **told})
             continue
         if not as_json:
             say(str(reports[-1]))
@@ -129,7 +129,8 @@ def verify(
         say({"reports": [r.to_dict() for r in reports], "errors": errors})
     for told in errors:
         if not as_json:
-            print(f"tilegen: {told['backend']}: {told['error']}", file=sys.stderr)
+            where = " ".join(filter(None, (told["backend"], told.get("arch"))))
+            print(f"tilegen: {where}: {told['error']}", file=sys.stderr)
     if any(told["kind"] == "VerifyError" for told in errors):
         return FAILED
     # With "all", a backend that has no device here, or not these types, was not asked for by name.

@@ -9,11 +9,11 @@ import typer
 
 from tilegen.cli.emulating import ARGUMENTS, argument_of, sizes_of
 from tilegen.cli.failures import FAILED, FINE, say
-from tilegen.cli.shared import ArchName, AsJson, Seed, path_of, progress, read_spec
+from tilegen.cli.shared import ArchNames, AsJson, Seed, archs_of, path_of, progress, read_spec
 from tilegen.errors import SpecError
 
 if TYPE_CHECKING:
-    from tilegen.checklist import Launch
+    from tilegen.checklist import CheckReport, Launch
 
 SPECS = (".toml", ".json")
 GEMM = (
@@ -35,7 +35,7 @@ def check(
         str | None,
         typer.Option("--backend", "-b", help="Of a spec; a file's suffix tells."),
     ] = None,
-    arch: ArchName = None,
+    arch: ArchNames = None,
     entry: Annotated[
         str, typer.Option("--entry", "-e", help="FILE: the kernel; 'name<8>' of a template.")
     ] = "",
@@ -81,23 +81,31 @@ def check(
         "--entry": entry, "--grid": grid, "--block": block, "--arg": arg, "--shared": shared,
         "--define": define, "--gemm": gemm,
     }  # fmt: skip
+    reports: list[CheckReport] = []
     if what.suffix.lower() in SPECS:
         if backend is None:
             raise typer.BadParameter("--backend is missing: a spec names none")
         if wrong := [name for name, value in given.items() if value]:
             raise typer.BadParameter(f"{wrong[0]} is for kernel files; {what.name} is a spec")
         with progress("reading the spec", as_json) as told:
-            report = run(read_spec(what), backend, arch, told=told)
+            tile = read_spec(what)
+            for name in archs_of(arch):
+                reports.append(run(tile, backend, name, told=told))
     else:
         launch = _launch(
             entry, grid, block, arg or [], shared, define or [], orders, gemm, multiple, seed
         )
         with progress(f"reading {what.name}", as_json) as told:
-            report = run(
-                what, backend, arch, launch=launch, examples=examples, seed=seed, told=told
-            )
-    say(report.to_dict() if as_json else str(report))
-    return FINE if report.passed else FAILED
+            for name in archs_of(arch):
+                reports.append(
+                    run(what, backend, name, launch=launch, examples=examples, seed=seed, told=told)
+                )
+    if as_json:
+        found = [report.to_dict() for report in reports]
+        say(found[0] if len(found) == 1 else {"reports": found})
+    else:
+        say("\n\n".join(map(str, reports)))
+    return FINE if all(report.passed for report in reports) else FAILED
 
 
 def _launch(

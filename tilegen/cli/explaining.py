@@ -11,16 +11,39 @@ import typer
 from tilegen import registry, report
 from tilegen.backend import Backend
 from tilegen.cli.failures import say
-from tilegen.cli.shared import ArchName, AsJson, BackendName, Spec, path_of, progress, read_spec
-from tilegen.errors import BackendError
+from tilegen.cli.shared import (
+    ArchName,
+    ArchNames,
+    AsJson,
+    BackendName,
+    Spec,
+    archs_of,
+    path_of,
+    progress,
+    read_spec,
+)
+from tilegen.errors import BackendError, PlanError
 from tilegen.lower import lower
+from tilegen.plan import KernelPlan
 from tilegen.spec import json_schema
 
 
-def plan(spec: Spec, backend: BackendName, arch: ArchName = None, as_json: AsJson = False) -> None:
+def plan(spec: Spec, backend: BackendName, arch: ArchNames = None, as_json: AsJson = False) -> None:
     """Explain every number of the plan."""
-    lowered = lower(read_spec(spec), backend, arch)
-    say(lowered.to_dict() if as_json else report.plan_text(lowered))
+    tile, names = read_spec(spec), archs_of(arch)
+    plans: list[KernelPlan] = []
+    for name in names:
+        try:
+            plans.append(lower(tile, backend, name))
+        except PlanError as error:
+            if len(names) == 1:
+                raise
+            raise PlanError(f"{name}: {error}", error.violations) from None
+    if as_json:
+        found = [one.to_dict() for one in plans]
+        say(found[0] if len(found) == 1 else {"plans": found})
+    else:
+        say("\n\n".join(map(report.plan_text, plans)))
 
 
 def diff(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -32,8 +32,27 @@ Output = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="PATH", parser=path_of, help="Write here.")
 ]
 BackendName = Annotated[str, typer.Option("--backend", "-b", help="See 'tilegen targets'.")]
+
+
+def _one_arch(context: typer.Context, value: str | None) -> str | None:
+    if value is not None and "," in value:
+        raise typer.BadParameter(
+            f"--arch {value!r}: {context.info_name} takes one; {SEVERAL_ARCHS} take several"
+        )
+    return value
+
+
+# The commands whose output makes sense for several archs.
+SEVERAL_ARCHS = "plan, build, verify and check"
 ArchName = Annotated[
-    str | None, typer.Option("--arch", "-a", help="Left out: that of the device found here.")
+    str | None,
+    typer.Option(
+        "--arch", "-a", help="Left out: that of the device found here.", callback=_one_arch
+    ),
+]
+ArchNames = Annotated[
+    str | None,
+    typer.Option("--arch", "-a", help="One, or several: A,A2. Left out: that of the device here."),
 ]
 DeviceName = Annotated[
     str | None,
@@ -76,6 +95,11 @@ def split_names(text: str, option: str) -> list[str]:
     if len(set(names)) < len(names):
         raise typer.BadParameter(f"{option} {text!r} names one twice")
     return names
+
+
+def archs_of(text: str | None) -> Sequence[str | None]:
+    """The archs that ``--arch`` names; ``None`` alone where it is left out."""
+    return [None] if text is None else split_names(text, "--arch")
 
 
 def resolve(

@@ -136,6 +136,7 @@ class Row:
             "registers": c.registers,
             "register_limit": use.limit,
             "predicted_to_spill": use.spills,
+            "predicted_at_limit": use.at_limit,
             "spill_bytes": c.spill_bytes,
             "stack_bytes": c.stack_bytes,
             "predicted_private_bytes": budget.private_bytes,

@@ -103,7 +103,7 @@ def _columns(found: Sweep) -> list[tuple[str, Cell]]:
     out += [
         ("threads", lambda r: str(r.plan.threads)),
         ("sums", lambda r: str(r.use.accumulators)),
-        ("registers\npredicted", lambda r: f"{r.use.predicted}{'!' if r.use.spills else ''}"),
+        ("registers\npredicted", _predicted),
     ]
     if "registers" in told:
         out.append(("\ncompiled", lambda r: _said(r, "registers")))
@@ -124,6 +124,11 @@ def _columns(found: Sweep) -> list[tuple[str, Cell]]:
     if "seconds" in told:
         out.append((SECONDS, _seconds))
     return out
+
+
+def _predicted(row: Row) -> str:
+    use = row.use
+    return f"{use.predicted}{'!' if use.spills else ' at the limit' if use.at_limit else ''}"
 
 
 def _said(row: Row, name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -49,9 +49,9 @@ def check_problem(kernel: Kernel, problem: Problem, memory: Memory | None = None
     with ThreadPoolExecutor(1) as pool:
         making = pool.submit(_wanted, plan, problem, arrays, c_before)
         got_array = kernel(arrays.a, arrays.b, arrays.c, **call)
-        want, bound, exact = making.result()
+        wanted = making.result()
     _check_guard(arrays, before, spec)
-    out = DTYPES[spec.types.d]
+    want, bound, out = wanted.values, wanted.bound, DTYPES[spec.types.d]
     got = got_array.astype(np.float64)
     with np.errstate(invalid="ignore"):
         error = np.where(got == want, 0.0, got - want)
@@ -63,20 +63,33 @@ def check_problem(kernel: Kernel, problem: Problem, memory: Memory | None = None
     wrong = ~(np.abs(error) <= bound) & ~(np.isnan(got) & np.isnan(want))
     if wrong.any():
         raise _first_wrong(plan, problem, got, want, bound, wrong)
-    if exact or not got.size:
+    finite = np.isfinite(want)
+    if wanted.exact or not finite.any():
         return Outcome(0.0, 0.0, got.size, entry, exact=True)
-    share = error[np.isfinite(want)] / bound[np.isfinite(want)]
-    if not share.size:
-        return Outcome(0.0, 0.0, got.size, entry, exact=True)
+    share = error[finite] / bound[finite]
+    worst = int(np.argmax(np.abs(share)))
     return Outcome(
-        float(np.max(np.abs(share))), float(np.mean(share)), got.size, entry, exact=False
+        float(abs(share[worst])),
+        float(np.mean(share)),
+        got.size,
+        entry,
+        exact=False,
+        rounding=float(wanted.own[finite][worst] / bound[finite][worst]),
     )
+
+
+class _Wanted(NamedTuple):
+    """What D must lie near, how near, how much of that its own rounding takes, and if it must be met."""
+
+    values: NDArray[Any]
+    bound: NDArray[Any]
+    own: NDArray[Any]
+    exact: bool
 
 
 def _wanted(
     plan: KernelPlan, problem: Problem, arrays: Arrays, c_before: NDArray[Any] | None
-) -> tuple[NDArray[Any], NDArray[Any], bool]:
-    """What D must lie near, how near, and whether it must be met exactly."""
+) -> _Wanted:
     spec = plan.spec
     value, magnitude = reference(problem, spec, arrays, c=c_before)
     acc, compute, out = (DTYPES[t] for t in (spec.types.acc, compute_type(spec), spec.types.d))
@@ -96,11 +109,13 @@ def _wanted(
             spec, value, np.zeros_like(value) if exact else slack, arrays.extras
         )
         if exact:
-            want, bound = rounded(want, out), np.zeros(want.shape)
+            want, own = rounded(want, out), np.zeros(want.shape)
+            bound = own
         else:
-            want, bound = _within(want, slack, out)
+            want, own = _rounding(want, out)
+            bound = (slack + own).astype(np.float64)
     # An infinite or missing result must be met as it is.
-    return want, np.where(np.isfinite(want), bound, 0.0), exact
+    return _Wanted(want, np.where(np.isfinite(want), bound, 0.0), own, exact)
 
 
 def _reads_fractions(problem: Problem, spec: TileSpec) -> bool:
@@ -114,14 +129,12 @@ def _exact_below(kind: DType) -> float:
     return 0.5 / kind.roundoff if kind.is_float else kind.largest + 1.0
 
 
-def _within(
-    want: NDArray[Any], slack: NDArray[Any], out: DType
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What a result must lie near, and how near, once it is rounded to its type."""
+def _rounding(want: NDArray[Any], out: DType) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What a result must lie near, and how far its rounding to its type may take it from there."""
     if not out.is_float:
-        return np.clip(want, out.smallest, out.largest), slack + 0.5
-    bound = slack + out.roundoff * np.abs(want) + out.subnormal
-    return want.astype(np.float64), bound.astype(np.float64)
+        return np.clip(want, out.smallest, out.largest), np.full(want.shape, 0.5)
+    own = out.roundoff * np.abs(want) + out.subnormal
+    return want.astype(np.float64), own.astype(np.float64)
 
 
 def _scalar(value: float, spec: TileSpec) -> float:

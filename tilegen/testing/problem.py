@@ -93,6 +93,9 @@ class Outcome:
         Which entry ran; empty where nothing was launched.
     exact : bool
         Whether every element had to be exact.
+    rounding : float
+        Of the bound of the element with the largest error, the share that is D's own rounding to its
+        type: a right result comes as near to that as chance has it.
     """
 
     worst: float
@@ -100,6 +103,7 @@ class Outcome:
     elements: int
     entry: str
     exact: bool
+    rounding: float = 0.0
 
 
 @dataclass(frozen=True)
