@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -481,15 +480,10 @@ def process(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output="stdout" not in options, text=True, **options)
 
 
-def test_version_is_quick():
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        done = process("--version")
-        times.append(time.perf_counter() - start)
-        assert done.stdout.startswith("tilegen ")
-    # 0.5 s on an idle machine; tests share theirs.
-    assert min(times) < 1.5
+def test_the_version_is_told_by_a_process_of_its_own():
+    done = process("--version")
+    assert done.stdout.startswith("tilegen ")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_import_loads_nothing_heavy():
