@@ -59,7 +59,7 @@ def timed(
     program = emulator.compile(text, "cuda", [entry])
     best: dict[str, float] = {}
     alone = emulator.compile(text + "\n", "cuda", [entry])
-    alone.executables(entry, ["plain"])
+    alone.executables(["plain"])
     compiling = 0.0
     for _ in range(RUNS):
         run = emulator.run(

@@ -49,44 +49,38 @@ class Program:
     seconds: float = 0.0
     defines: tuple[str, ...] = ()
     _translated: str = field(default="", repr=False)
-    _built: dict[tuple[str, str], Path] = field(default_factory=dict, repr=False)
+    _built: dict[str, Path] = field(default_factory=dict, repr=False)
 
-    def executables(self, entry: str, modes: Sequence[str]) -> dict[str, Path]:
-        """One kernel in modes of ``toolchain`` (``"plain"``, ``"races"``), built side by side.
-
-        The text's other kernels cost nothing: each is compiled when it is first launched.
-        """
+    def executables(self, modes: Sequence[str]) -> dict[str, Path]:
+        """The program in modes of ``toolchain`` (``"plain"``, ``"races"``), built side by side."""
         missing = [
             mode
             for mode in modes
-            if (entry, mode) not in self._built or not store.is_sound(self._built[entry, mode])
+            if mode not in self._built or not store.is_sound(self._built[mode])
         ]
         start = time.perf_counter()
         if missing:
             compiler = toolchain.host_compiler()
             objects = toolchain.runtime_objects(compiler, *self._dynamic_memory())
             with ThreadPoolExecutor(len(missing)) as pool:
-                made = pool.map(lambda mode: self._build(compiler, objects, entry, mode), missing)
-                self._built.update(
-                    ((entry, mode), path) for mode, path in zip(missing, made, strict=True)
-                )
+                made = pool.map(lambda mode: self._build(compiler, objects, mode), missing)
+                self._built.update(zip(missing, made, strict=True))
             self.seconds += time.perf_counter() - start
-        return {mode: self._built[entry, mode] for mode in modes}
+        return {mode: self._built[mode] for mode in modes}
 
-    def _driver(self, entry: str) -> str:
+    def _driver(self) -> str:
         # The text keeps its lines; what comes behind it is a file of its own to the compiler.
+        entries = "\n".join(f'    TG_ENTRY("{_quoted(e)}", {e}),' for e in self.entries)
         ptx = '#include "tg_ptx.hpp"\n' if self._translated != self.text else ""
         return (
             f'#include "{self.language.header}"\n{ptx}'
             f'#line 1 "kernel{self.language.suffix}"\n{self._translated}\n'
             '#line 1 "driver"\n#include "tg_entry.hpp"\n'
-            f'const tg::Entry tg_entries[] = {{TG_ENTRY("{_quoted(entry)}", {entry})}};\n'
-            "const uint32_t tg_entry_count = 1;\n"
+            f"const tg::Entry tg_entries[] = {{\n{entries}\n}};\n"
+            f"const uint32_t tg_entry_count = {len(self.entries)};\n"
         )
 
-    def _build(
-        self, compiler: toolchain.HostCompiler, objects: Sequence[Path], entry: str, mode: str
-    ) -> Path:
+    def _build(self, compiler: toolchain.HostCompiler, objects: Sequence[Path], mode: str) -> Path:
         folders = (toolchain.RUNTIME, toolchain.PTX, *self.language.include)
         flags = [
             *compiler.compile_flags, "-w", "-g1", "-gdwarf-4", "-fwrapv",
@@ -95,7 +89,7 @@ class Program:
             *(f"-I{folder}" for folder in folders),
             *compiler.mode_flags(mode),
         ]  # fmt: skip
-        driver = self._driver(entry)
+        driver = self._driver()
         headers = [
             f.read_text(encoding="utf-8")
             for folder in self.language.include
@@ -123,7 +117,7 @@ class Program:
         try:
             return store.keep(parts, build)
         except CompileError as error:
-            self._check_entry(entry, error)
+            self._check_entries(error)
             raise self._of_the_text(error) from None
 
     def _of_the_text(self, error: CompileError) -> CompileError:
@@ -145,14 +139,14 @@ class Program:
             log="\n".join(log),
         )
 
-    def _check_entry(self, entry: str, error: CompileError) -> None:
+    def _check_entries(self, error: CompileError) -> None:
         """Say it plainly where what does not compile is the call and not the text."""
         first = next((line for line in error.log.splitlines() if "error:" in line), "")
         if not first.startswith("driver:"):
             return
         kernels = ", ".join(dict.fromkeys(_KERNEL.findall(_COMMENT.sub(" ", self.text)))) or "none"
         raise LaunchError(
-            f"{entry!r} is no kernel that can be called by name alone; "
+            f"{' or '.join(map(repr, self.entries))} is no kernel that can be called by name alone; "
             f"kernels of the text: {kernels}"
         ) from error
 

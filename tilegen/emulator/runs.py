@@ -171,9 +171,9 @@ def run(
     if wrong:
         raise LaunchError(f"outputs: argument {wrong[0]} is not an array")
     modes = {False: PLAIN, True: BANKS if banks else RACES}
-    built = program.executables(entry, [modes[watched] for watched in (False, True)[: 1 + races]])
+    built = program.executables([modes[False], modes[True]] if races else [modes[False]])
     launch = Launch(
-        entry=0,
+        entry=program.entries.index(entry),
         grid=job.sequence_of(grid, "grid"),
         block=job.sequence_of(block, "block"),
         arguments=tuple(args),

@@ -11,8 +11,7 @@
 
 // ---- qualifiers --------------------------------------------------------------------------------
 
-// Of a text's kernels only the one that is launched is compiled.
-#define __global__ inline __attribute__((noinline))
+#define __global__
 #define __device__
 #define __host__
 #define __constant__ static
