@@ -14,6 +14,7 @@ from tilegen.errors import (
     PlanError,
     SpecError,
     TilegenError,
+    TilegenWarning,
     VerifyError,
 )
 from tilegen.hardware import Arch, Instruction
@@ -49,6 +50,7 @@ __all__ = [
     "Sweep",
     "TileSpec",
     "TilegenError",
+    "TilegenWarning",
     "VerifyError",
     "build",
     "check",

@@ -9,6 +9,10 @@ class TilegenError(Exception):
     """Base of every error that tilegen raises on purpose."""
 
 
+class TilegenWarning(UserWarning):
+    """What a caller should know although nothing is wrong."""
+
+
 class SpecError(TilegenError, ValueError):
     """A spec that cannot be read: a wrong type, an unknown key, a value out of range."""
 

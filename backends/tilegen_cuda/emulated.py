@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,10 @@ import numpy as np
 from tilegen.backend import Operand, Resources, Toolchain
 from tilegen.build import KernelBinary
 from tilegen.dtypes import DTYPES
-from tilegen.errors import CompileError, LaunchError, VerifyError
+from tilegen.errors import CompileError, LaunchError, TilegenWarning, VerifyError
 from tilegen.hardware import Arch
 from tilegen.host_arrays import ALIGNMENT, host_operand, host_result
-from tilegen.plan import Argument, Entry
+from tilegen.plan import Argument, Entry, KernelPlan
 from tilegen.render import KernelSource
 from tilegen.tensors import any_tensor, host_view
 
@@ -34,6 +35,12 @@ ORDERS = (0, 1, 2)
 # So many launches of an entry that have few blocks go through all orders and the race detector, and so
 # many larger ones through the race detector. The others run in one order, each time another one.
 FEW_BLOCKS, WHOLE_OF_FEW, WATCHED_OF_MANY = 4, 8, 1
+# Multiply-adds a second of one run in one order, for a warning's estimate: 256^3 in 67 to 82 ms is 200 to
+# 250 million (docs/emulator.md); 512^3 on a machine with other work was 79 million in f32 and f16 and 45
+# in tf32. The race run takes 1.2 to 2.2 times as long as a plain one (there too).
+MULTIPLY_ADDS_A_SECOND, RACE_RUNS = 100e6, 1.5
+# A launch that will take longer is announced.
+LONG_SECONDS = 10.0
 # What a workspace holds before anything is written: NaN in every float, so that it shows.
 POISON = 0xFF
 
@@ -147,6 +154,7 @@ class EmulatedProgram:
     def __init__(self, device: EmulatedDevice, source: KernelSource, program: Program) -> None:
         self._device, self._source, self._program = device, source, program
         self._launches: Counter[tuple[str, bool]] = Counter()
+        self._warned = False
 
     def bind(
         self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], stream: Any
@@ -158,9 +166,27 @@ class EmulatedProgram:
         self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], stream: Any
     ) -> None:
         orders, races = self._ways(entry, grid)
+        self._warn_of_size(entry, grid, arguments, len(orders) + RACE_RUNS * races)
         run = self.run(entry, grid, arguments, orders=orders, races=races)
         if not run.clean:
             raise VerifyError(self.told(run.findings))
+
+    def _warn_of_size(
+        self, entry: Entry, grid: int, arguments: Sequence[tuple[Argument, Any]], runs: float
+    ) -> None:
+        """Say once that a launch will take long, and that the emulator is not for its size."""
+        if self._warned or entry.role != "main":
+            return
+        depth = next((int(value) for a, value in arguments if a.name == "K"), 0)
+        seconds = runs * multiply_adds(self._source.plan, grid, depth) / MULTIPLY_ADDS_A_SECOND
+        if seconds > LONG_SECONDS:
+            self._warned = True
+            warnings.warn(
+                f"{self._source.name}: this launch will take about {seconds:.0f} s on the emulator, "
+                "which checks kernels on small problems and is not for sizes like this",
+                TilegenWarning,
+                stacklevel=4,
+            )
 
     def _ways(self, entry: Entry, grid: int) -> tuple[tuple[int, ...], bool]:
         """In which orders this launch runs, and whether the race detector sees it."""
@@ -223,6 +249,12 @@ class EmulatedProgram:
             told += f"`{lines[first.line - 1].strip()}`"
         more = ", ".join(f"{f.kind} at line {f.line}" if f.line else f.kind for f in others)
         return told + (f"; also {more}" if more else "")
+
+
+def multiply_adds(plan: KernelPlan, grid: int, depth: int) -> int:
+    """Of a launch of a main entry: whole tiles are multiplied, whatever of them lies in the matrix."""
+    bm, bn, bk = plan.block
+    return grid // plan.split_k * bm * bn * (-(-depth // bk) * bk)
 
 
 # Elements that the text takes as their bits.

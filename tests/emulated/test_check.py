@@ -306,6 +306,99 @@ def test_each_fault_breaks_its_clause(kernel, name: str) -> None:
     assert "Problem(" not in line.note
 
 
+DYNAMIC = """// extern __shared__ float not_here[];
+extern __shared__ float tiles[];
+""" + GOOD.replace(
+    "__shared__ T a[8][9], b[8][9];", "T (*a)[9] = (T (*)[9])tiles, (*b)[9] = a + 8;"
+)
+
+
+def test_dynamic_shared_memory_that_is_not_given_is_the_cause_that_is_told(kernel) -> None:
+    report = kernel(DYNAMIC)
+    (line,) = report.failures
+    assert line == report.lines[0]
+    assert (line.item, line.where, line.measured) == ("dynamic shared memory", "line 2", 0)
+    assert "the launch gives none: --shared BYTES does; the emulator found line 12" in line.note
+    assert {x.verdict for x in (*report.find("emulator"), *report.find("contract"))} == {
+        "not measured"
+    }
+    given = kernel(DYNAMIC, shared_bytes=576)
+    assert given.passed, given
+    assert not given.find("dynamic shared memory")
+    # One that this kernel does not use is only told of.
+    unused = kernel("extern __shared__ float tiles[];" + GOOD)
+    assert unused.passed, unused
+    assert unused.lines[0].verdict == "info"
+    # How many blocks fit, and what is measured, is told of the file alone too.
+    alone = tg.check(LADDER / "08_double_buffered.cu", arch="sm_80", launch=Launch(entry="gemm"))
+    assert alone.lines[0].item == "dynamic shared memory"
+
+
+def test_a_kernel_that_does_not_end_is_run_once(kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[str] = []
+    child = emulator.runs._child
+
+    def counted(executable: Path, launch: Any, program: Any) -> Any:
+        runs.append(executable.name)
+        return child(executable, launch, program)
+
+    monkeypatch.setattr(emulator.runs, "_child", counted)
+    monkeypatch.setattr(emulator.runs, "LOOP_SECONDS", 0.3)
+    report = kernel(GOOD.replace("float sum = 0;", "float sum = 0; while (K) if (M < 0) break;"))
+    (line,) = report.failures
+    assert (line.item, line.measured) == ("emulator", "endless-loop")
+    assert [x.note for x in report.find("contract")] == ["not tried: the kernel does not end"]
+    assert len(runs) == 1
+
+
+def test_a_clause_that_does_not_end_is_the_last_that_is_tried(
+    kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emulator.runs, "LOOP_SECONDS", 0.3)
+    report = kernel(
+        GOOD.replace("float sum = 0;", "float sum = 0; while (K % 2) if (M < 0) break;")
+    )
+    (line,) = report.failures
+    assert line.where == "tails of K"
+    assert "endless-loop" in line.note
+    later = [x for x in report.find("contract") if x.verdict == "not measured"]
+    assert {x.note for x in later} == {"not tried: the kernel does not end"}
+    assert "leading dimensions" in {x.where for x in later}
+
+
+@pytest.mark.parametrize("rows", ["(M+7)/8*2-1", "(M+7)/8*(M/M)", "M/8+1-(8-M%8)/8*1"])
+def test_a_grid_without_blocks_launches_nothing(kernel, rows: str) -> None:
+    report = kernel(GOOD, grid=grid_of(f"(N+7)/8,{rows}"))
+    (line,) = report.find("contract", "sizes of 0")
+    assert line.verdict == "pass", report
+
+
+def test_multiples_reach_the_leading_dimensions(kernel) -> None:
+    """Rows of A and B in vectors of four, and of D in pairs: a pad of three would be misaligned."""
+    text = """
+__global__ void gemm(const float4* A, int lda, const float* B, int ldb, float2* C, int ldc,
+                     int M, int N, int K)
+{
+    const int row = blockIdx.y * 8 + threadIdx.y, col = blockIdx.x * 8 + threadIdx.x;
+    if (row >= M || col * 2 >= N) return;
+    float2 sum = {0, 0};
+    for (int k = 0; k < K; k += 4) {
+        const float4 a = A[(row * lda + k) / 4];
+        const float* b = B + k * ldb + col * 2;
+        sum.x += a.x * b[0] + a.y * b[ldb] + a.z * b[2 * ldb] + a.w * b[3 * ldb];
+        sum.y += a.x * b[1] + a.y * b[ldb + 1] + a.z * b[2 * ldb + 1] + a.w * b[3 * ldb + 1];
+    }
+    C[(row * ldc) / 2 + col] = sum;
+}
+"""
+    words, grid = "A lda B ldb D ldd M N K", grid_of("(N+15)/16,(M+7)/8")
+    report = kernel(text, entry="gemm", grid=grid, meaning=Meaning.parse(words, (1, 2, 4)))
+    assert report.passed, report
+    assert report.find("contract", "leading dimensions")[0].measured == "4 of 4 problems"
+    loose = kernel(text, entry="gemm", grid=grid, meaning=Meaning.parse(words))
+    assert "leading dimensions" in {x.where for x in loose.failures}
+
+
 def test_the_first_mismatch_is_in_words(kernel) -> None:
     report = kernel(GOOD.replace("alpha * sum", "sum"))
     (line,) = report.find("contract", "alpha")

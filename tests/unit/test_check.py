@@ -16,10 +16,11 @@ from unit.test_five_kernels import cuda_mma_sync, cuda_wgmma, hip_mfma, metal_di
 import tilegen as tg
 from tilegen.backend import DYNAMIC_SHARED, Resources
 from tilegen.checklist.compiled import Compiled, compiled_lines, foreign_lines, log_lines
+from tilegen.checklist.contract import clauses, draw
 from tilegen.checklist.lines import CheckReport, Line, Suggestion
 from tilegen.checklist.macros import changed as changed_macros
 from tilegen.checklist.macros import changes, nearest_macros, numbers_of
-from tilegen.checklist.meaning import Meaning, grid_of, tile_of
+from tilegen.checklist.meaning import Meaning, blocks, grid_of, tile_of
 from tilegen.checklist.nearest import changed, neighbours
 from tilegen.checklist.spec import note_lines
 from tilegen.checklist.support import Count, Traffic
@@ -499,6 +500,41 @@ def test_the_grid_tells_the_block_tile(grid: str, tile: tuple[int, int]) -> None
 def test_a_grid_that_is_none(grid: str) -> None:
     with pytest.raises(SpecError, match="--grid"):
         grid_of(grid)
+
+
+@pytest.mark.parametrize(
+    ("grid", "sizes", "launched"),
+    [
+        ("(N+31)/32,(M+31)/32", (0, 64, 8), (2, 0)),
+        ("M-31", (0, 1, 1), (0,)),
+        ("N/(M+1)*3,N/M", (0, 9, 9), (0, 0)),
+        ("N/M", (3, 9, 9), (3,)),
+    ],
+)
+def test_the_blocks_of_a_problem_are_never_fewer_than_none(
+    grid: str, sizes: tuple[int, int, int], launched: tuple[int, ...]
+) -> None:
+    assert blocks(grid_of(grid), *sizes) == launched
+
+
+@pytest.mark.parametrize(
+    ("words", "multiples"),
+    [
+        ("A lda B ldb D ldd M N K", {"a": 16, "b": 8, "d": 8}),
+        ("A:col lda B:col ldb D:col ldd M N K", {"a": 128, "b": 16, "d": 128}),
+        ("A:col lda B CD ldc M N K", {"a": 128, "c": 8, "d": 8}),
+    ],
+)
+def test_multiples_reach_the_leading_dimensions(words: str, multiples: dict[str, int]) -> None:
+    meaning = Meaning.parse(words, (128, 8, 16))
+    spec = meaning.spec(grid_of("N/8,M/128"))
+    (fixed,) = (c for c in clauses(meaning, spec, 0, 0) if c.name == "leading dimensions")
+    tried = (*fixed.problems, *draw(meaning, spec, 20, 0))
+    assert draw(meaning, spec, 0, 0) == ()
+    for operand, multiple in multiples.items():
+        pads = {problem.view(operand).pad for problem in tried}
+        assert len(pads - {0}) >= 1
+        assert all(pad % multiple == 0 for pad in pads)
 
 
 def test_multiples_are_three_sizes() -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tilegen import registry
 from tilegen.backend import Toolchain
 from tilegen.cli import built
 from tilegen.cli.starting import STARTING_TYPES
-from tilegen.errors import CompileError, VerifyError
+from tilegen.errors import CompileError, TilegenWarning, VerifyError
 from tilegen.spec import TileSpec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -466,6 +467,20 @@ def test_an_unsteady_result_is_status_1():
     told = cli.explained(Flaky("it passed the second time"))
     assert told is not None
     assert told["kind"] == "VerifyError"
+
+
+def test_a_warning_of_tilegen_s_is_one_line(run, monkeypatch):
+    from tilegen.cli import explaining
+
+    def warn(*given):
+        warnings.warn("it will take long", TilegenWarning, stacklevel=2)
+        return lower(*given)
+
+    lower = explaining.lower
+    monkeypatch.setattr(explaining, "lower", warn)
+    status, out, err = run("plan", SPEC, *GPU)
+    assert (status, err) == (0, "tilegen: it will take long\n")
+    assert out
 
 
 def test_a_bug_is_no_sentence():

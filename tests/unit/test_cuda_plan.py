@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from tilegen.emulator import EmulatorRun
 from tilegen.errors import PlanError
 from tilegen_cuda.archs import ARCHS
 from tilegen_cuda.device import runnable
-from tilegen_cuda.emulated import EmulatedProgram
+from tilegen_cuda.emulated import EmulatedDevice, EmulatedProgram, multiply_adds
 from tilegen_cuda.toolchain import resources
 
 BASE = {"block": (128, 128, 16), "warp": (64, 32)}
@@ -267,3 +269,43 @@ def test_what_needs_more_than_the_limit_takes_the_limit() -> None:
     over = RegisterUse("32-bit", 300, 0, 0, 0, 128)
     assert over.spills
     assert occupancy(ARCHS["sm_80"], 512, 0, over) == (1, 0.25, "registers")
+
+
+def announced(
+    monkeypatch: pytest.MonkeyPatch, size: int, device: EmulatedDevice, times: int = 1
+) -> list[str]:
+    """What calls of a kernel warn of; nothing is run."""
+    source = tg.emit(plan(block=(64, 64, 16), warp=(32, 32)))
+    program = EmulatedProgram(device, source, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(program, "run", lambda *_, **__: SimpleNamespace(clean=True))
+    entry = source.plan.main_entries[0]
+    sizes = {"M": size, "N": size, "K": size}
+    arguments = [(a, sizes[a.name]) for a in entry.arguments if a.name in sizes]
+    grid = entry.grid(**sizes, batch=1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(times):
+            program.launch(entry, grid, arguments, None)
+    assert all(w.category is tg.TilegenWarning for w in caught)
+    return [str(w.message) for w in caught]
+
+
+def test_a_size_that_the_emulator_is_not_for_is_announced_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usual = EmulatedDevice(ARCHS["sm_80"])
+    (said,) = announced(monkeypatch, 1024, usual, times=3)
+    assert "this launch will take about 27 s on the emulator" in said
+    assert "not for sizes like this" in said
+    assert announced(monkeypatch, 512, usual) == []
+    # One order of 1024 cubed takes about as long as both runs of 750 cubed.
+    quick = EmulatedDevice(ARCHS["sm_80"], "emulator:quick", (0,), races=False, spares=False)
+    assert [len(announced(monkeypatch, n, quick)) for n in (512, 960, 1024)] == [0, 0, 1]
+
+
+def test_multiply_adds_are_those_of_whole_tiles() -> None:
+    made = plan(block=(64, 64, 16), warp=(32, 32))
+    assert multiply_adds(made, 6, 17) == 6 * 64 * 64 * 32
+    assert multiply_adds(made, 6, 0) == 0
+    half = {**HALVES, "block": (64, 64, 32), "warp": (32, 32), "split_k": 4}
+    assert multiply_adds(plan(**half), 8, 32) == 2 * 64 * 64 * 32

@@ -14,6 +14,7 @@ from tilegen.dtypes import DTYPES
 from tilegen.entries import Formula
 from tilegen.errors import VerifyError
 from tilegen.spec import TileSpec
+from tilegen.tiling import CONTIGUOUS
 
 if TYPE_CHECKING:
     from tilegen.emulator import EmulatorRun, Finding, Program
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 ITEM = "contract"
 # Forwards and backwards, and the race detector besides.
 ORDERS = (0, 1)
+ENDLESS = ("endless-loop", "time-limit")
+NOT_TRIED = "not tried: the kernel does not end"
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,10 @@ class ForeignKernel:
         grid, values, written = self.call(a, b, c, alpha, beta, out)
         if not all(grid):
             return out
+        # A kernel that does not end would take as long in every order, and under the race detector.
+        first = self.run(grid, values, written, orders=ORDERS[:1], races=False)
+        if does_not_end(first):
+            raise _EndlessError(f"the emulator found {first_of(first.findings)}")
         run = self.run(grid, values, written, orders=ORDERS)
         if not run.clean:
             raise VerifyError(f"the emulator found {first_of(run.findings)}")
@@ -126,14 +133,14 @@ class ForeignKernel:
             **options,
         )
 
-    def counted(self, orders: Sequence[int]) -> EmulatorRun:
-        """A problem of a few whole tiles, in all orders and with its accesses counted."""
+    def counted(self, **options: Any) -> EmulatorRun:
+        """A problem of a few whole tiles; ``options`` are the emulator's."""
         from tilegen.testing import make_arrays
 
         problem = whole_tiles(self.meaning, self.plan.spec)
         arrays = make_arrays(problem, self.plan.spec)
         call = self.call(arrays.a, arrays.b, arrays.c, 1.0, problem.beta, arrays.out)
-        return self.run(*call, orders=orders, banks=True)
+        return self.run(*call, **options)
 
     def _value(
         self, word: Word, operands: dict[str, Any], numbers: dict[str, Any], sizes: dict[str, int]
@@ -158,6 +165,15 @@ def _scratch(word: Word, elements: int) -> np.ndarray[Any, Any]:
     unset = -1 if whole else float("nan")
     fill = unset if word.number != word.number else int(word.number) if whole else word.number
     return np.full(max(1, elements), fill, np.int64 if whole else np.float64).astype(kind)
+
+
+class _EndlessError(VerifyError):
+    """A launch that does not end."""
+
+
+def does_not_end(run: EmulatorRun) -> bool:
+    """Whether a run was ended that would not have ended by itself."""
+    return any(finding.kind in ENDLESS for finding in run.findings)
 
 
 def first_of(findings: Sequence[Finding]) -> Finding:
@@ -238,12 +254,15 @@ def clauses(meaning: Meaning, spec: TileSpec, examples: int, seed: int) -> Itera
         yield Clause("beta", reason=missing.format("beta and no C"))
     padded = [o for o in "abcd" if _pads(meaning, o)]
     if padded:
-        each = [{o: View(pad=p)} for o in padded for p in (4, 3)]
-        all_of = {o: View(pad=5) for o in padded}
-        yield Clause("leading dimensions", tuple(replace(whole, views=v) for v in (*each, all_of)))
+        pads = [[(o, pad_of(meaning, o, p))] for o in padded for p in (4, 3)]
+        pads.append([(o, pad_of(meaning, o, 5)) for o in padded])
+        drawn = dict.fromkeys(map(tuple, pads))
+        views = [{o: View(pad=p) for o, p in one} for one in drawn]
+        yield Clause("leading dimensions", tuple(replace(whole, views=v) for v in views))
     else:
         yield Clause("leading dimensions", reason=missing.format("lda, ldb, ldc or ldd"))
-    yield Clause("problems drawn at random", draw(meaning, spec, examples, seed))
+    reason = "" if examples else "--examples 0 asks for none"
+    yield Clause("problems drawn at random", draw(meaning, spec, examples, seed), reason)
 
 
 def _drawn(name: str, problems: tuple[Problem, ...], meaning: Meaning) -> Clause:
@@ -258,6 +277,13 @@ def _pads(meaning: Meaning, operand: str) -> bool:
     return meaning.has(f"ld{operand}") and meaning.has(operand.upper())
 
 
+def pad_of(meaning: Meaning, operand: str, pad: int) -> int:
+    """What keeps the leading dimension a multiple, where the size along the rows is to be one."""
+    axis = CONTIGUOUS[operand][getattr(meaning.layout, operand)]
+    multiple = meaning.multiples["mnk".index(axis)]
+    return -(-pad // multiple) * multiple
+
+
 def draw(meaning: Meaning, spec: TileSpec, examples: int, seed: int) -> tuple[Problem, ...]:
     """Problems from the strategies of :mod:`tilegen.testing`, brought within what the mapping gives."""
     from hypothesis import HealthCheck, Phase, given, settings
@@ -269,7 +295,7 @@ def draw(meaning: Meaning, spec: TileSpec, examples: int, seed: int) -> tuple[Pr
 
     @with_seed(seed)
     @settings(
-        max_examples=examples,
+        max_examples=max(1, examples),
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
@@ -283,7 +309,11 @@ def draw(meaning: Meaning, spec: TileSpec, examples: int, seed: int) -> tuple[Pr
                 (problem.m, problem.n, problem.k), meaning.multiples, strict=True
             )
         )
-        views = {o: View(pad=problem.view(o).pad) for o in "abcd" if _pads(meaning, o)}
+        views = {
+            o: View(pad=pad_of(meaning, o, problem.view(o).pad))
+            for o in "abcd"
+            if _pads(meaning, o)
+        }
         if meaning.in_place and "d" in views:
             views["c"] = views["d"]
         out.append(
@@ -321,7 +351,11 @@ def contract_lines(
     """Each promise of the contract: how many problems kept it, or the first that did not, in words."""
     from tilegen.testing import check_problem
 
+    endless = False
     for clause in clauses(kernel.meaning, kernel.plan.spec, examples, seed):
+        if endless:
+            yield Line(ITEM, clause.name, verdict=UNMEASURED, note=clause.reason or NOT_TRIED)
+            continue
         if not clause.problems:
             yield Line(ITEM, clause.name, verdict=UNMEASURED, note=clause.reason)
             continue
@@ -332,6 +366,7 @@ def contract_lines(
             try:
                 check_problem(asked, problem)  # type: ignore[arg-type]
             except VerifyError as error:
+                endless = isinstance(error, _EndlessError)
                 failed = str(error).removesuffix(f"; {problem}") + f"; {in_words(problem)}"
                 break
             done += 1

@@ -23,7 +23,7 @@ from tilegen.lower import find_arch
 
 if TYPE_CHECKING:
     from tilegen.checklist.contract import ForeignKernel
-    from tilegen.emulator import AccessUse, EmulatorRun
+    from tilegen.emulator import AccessUse, EmulatorRun, Finding
 
 ORDERS = (0, 1, 2)
 
@@ -106,10 +106,13 @@ def check_file(
     text = source_text(path)
     told("compiling")
     compiled, of_compiler = _compiled(support, target, text, path, start)
-    lines = [*of_compiler]
     told("running on the emulator")
-    lines += _emulated(support, target, text, start)
-    lines += _contract(support, target, text, start, examples, seed, told)
+    emulated = _emulated(support, target, text, start)
+    lines = [*_dynamic_memory(text, start, emulated), *of_compiler, *emulated.lines]
+    if emulated.ends_here:
+        lines.append(Line("contract", verdict=UNMEASURED, note=emulated.ends_here))
+    else:
+        lines += _contract(support, target, text, start, examples, seed, told)
     nearest: Suggestion | None = None
     if suggest and any(line.verdict == FAIL for line in of_compiler):
         told("looking for the nearest numbers that pass")
@@ -186,29 +189,73 @@ def _foreign_kernel(support: Support, arch: Arch, text: str, launch: Launch) -> 
     )
 
 
-def _emulated(support: Support, arch: Arch, text: str, launch: Launch) -> Iterator[Line]:
+@dataclass(frozen=True)
+class _Emulated:
+    """What the emulator finds, and why nothing further needs to be run; empty: it does.
+
+    ``starved`` is the first finding that comes of dynamic shared memory which is not there.
+    """
+
+    lines: tuple[Line, ...]
+    ends_here: str = ""
+    starved: str = ""
+
+
+def _emulated(support: Support, arch: Arch, text: str, launch: Launch) -> _Emulated:
     """What the emulator finds with the arguments that are given or meant, and what it counts."""
+    from tilegen.checklist.contract import NOT_TRIED, does_not_end
+
     needed = {"--entry": launch.entry, "--grid": launch.grid, "--block": launch.block}
     if launch.meaning is None:
         needed["--arg"] = launch.arguments
         if lacks := [name for name, given in needed.items() if not given]:
             note = f"nothing says how to start it: {', '.join(lacks)} would"
-            yield Line("emulator", verdict=UNMEASURED, note=note)
-            return
+            return _Emulated((Line("emulator", verdict=UNMEASURED, note=note),))
     try:
-        run = _run(support, arch, text, launch)
+        # A kernel that does not end would take as long in every order, and under the race detector.
+        run = _run(support, arch, text, launch, orders=launch.orders[:1], races=False)
+        if does_not_end(run):
+            return _Emulated(tuple(finding_lines(run, launch.orders[:1])), NOT_TRIED)
+        run = _run(support, arch, text, launch, orders=launch.orders, banks=True)
     except (BackendError, CompileError) as error:
-        yield Line("emulator", verdict=UNMEASURED, note=str(error))
+        return _Emulated((Line("emulator", verdict=UNMEASURED, note=str(error)),))
+    if _declared(text, launch) and (starved := [f for f in run.findings if _is_starved(f)]):
+        note = "not tried without the dynamic shared memory that it uses"
+        return _Emulated((Line("emulator", verdict=UNMEASURED, note=note),), note, str(starved[0]))
+    return _Emulated((*finding_lines(run, launch.orders), *access_lines(run.accesses)))
+
+
+def _declared(text: str, launch: Launch) -> int:
+    """The line that declares dynamic shared memory of which the launch gives none; 0: there is none."""
+    from tilegen.emulator.program import dynamic_memory_line
+
+    return 0 if launch.shared_bytes else dynamic_memory_line(text)
+
+
+def _is_starved(finding: Finding) -> bool:
+    """Whether it may come of dynamic shared memory that is not there."""
+    return finding.kind == "crash" or (
+        finding.kind == "out-of-bounds" and " at shared byte " in finding.message
+    )
+
+
+def _dynamic_memory(text: str, launch: Launch, emulated: _Emulated) -> Iterator[Line]:
+    """That the launch gives none where the text declares some: the cause of what is found then."""
+    if not (number := _declared(text, launch)):
         return
-    yield from finding_lines(run, launch.orders)
-    yield from access_lines(run.accesses)
+    note = "the text declares dynamic shared memory and the launch gives none: --shared BYTES does"
+    line = Line("dynamic shared memory", f"line {number}", None, 0, None, "bytes", INFO, note)
+    if emulated.starved:
+        line = replace(line, verdict=FAIL, note=f"{note}; the emulator found {emulated.starved}")
+    yield line
 
 
-def _run(support: Support, arch: Arch, text: str, launch: Launch) -> EmulatorRun:
+def _run(support: Support, arch: Arch, text: str, launch: Launch, **options: Any) -> EmulatorRun:
+    """One launch with the arguments that are given, else with those that are meant."""
     from tilegen import emulator
 
     if launch.meaning is not None and not launch.arguments:
-        return _foreign_kernel(support, arch, text, launch).counted(launch.orders)
+        return _foreign_kernel(support, arch, text, launch).counted(**options)
     return emulator.run(
         text,
         support.language,
@@ -219,9 +266,8 @@ def _run(support: Support, arch: Arch, text: str, launch: Launch) -> EmulatorRun
         outputs=launch.outputs,
         shared_bytes=launch.shared_bytes,
         shared_limit=arch.shared_bytes,
-        orders=launch.orders,
         defines=launch.defines,
-        banks=True,
+        **options,
     )
 
 

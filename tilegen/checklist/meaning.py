@@ -227,16 +227,22 @@ def grid_of(text: str) -> tuple[Formula, ...]:
 
 
 def blocks(grid: Sequence[Formula], m: int, n: int, k: int) -> tuple[int, ...]:
-    """The grid of one problem."""
-    return tuple(formula(M=m, N=n, K=k) for formula in grid)
+    """The grid of one problem; with a 0 in it nothing is launched.
+
+    So it is for fewer blocks than none, and where a formula divides by a size that is 0.
+    """
+    try:
+        return tuple(max(0, formula(M=m, N=n, K=k)) for formula in grid)
+    except ZeroDivisionError:
+        return (0,) * len(grid)
 
 
 def tile_of(grid: Sequence[Formula], axis: Literal["M", "N"]) -> int:
     """Rows or columns of D that one block computes, by how the grid grows."""
-    sizes = {"M": 1, "N": 1, "K": 1}
-    first = [formula(**sizes) for formula in grid]
+    first = blocks(grid, 1, 1, 1)
     for extent in range(2, LARGEST_TILE + 2):
-        if [formula(**{**sizes, axis: extent}) for formula in grid] != first:
+        m, n = (extent, 1) if axis == "M" else (1, extent)
+        if blocks(grid, m, n, 1) != first:
             # What rounds down has no block at all for less than a tile.
             return extent if 0 in first else extent - 1
     return USUAL_TILE

@@ -6,6 +6,7 @@ Exit status: 0 fine, 1 a check or verification failed, 2 the request was wrong, 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
@@ -31,6 +32,7 @@ from tilegen.cli.failures import (
     open_streams,
     say,
     tell,
+    warned,
 )
 from tilegen.cli.mutating import mutate
 from tilegen.cli.starting import init
@@ -98,7 +100,8 @@ def run(arguments: Sequence[str]) -> int:
 def _invoke(arguments: list[str]) -> int:
     # Not app(...): it answers Ctrl-C by itself, in other words from version to version.
     command = typer.main.get_command(app)
-    with command.make_context("tilegen", arguments) as context:
+    with warnings.catch_warnings(), command.make_context("tilegen", arguments) as context:
+        warnings.showwarning = warned(warnings.showwarning)
         status = command.invoke(context)
     return status if isinstance(status, int) else FINE
 

@@ -75,6 +75,7 @@ def emulate(
     import numpy as np
 
     from tilegen import emulator
+    from tilegen.emulator.program import dynamic_memory_line
 
     if file.suffix not in LANGUAGES:
         raise LaunchError(f"{file}: its suffix is none of {', '.join(LANGUAGES)}")
@@ -101,7 +102,16 @@ def emulate(
         save.mkdir(parents=True, exist_ok=True)
         for i, array in enumerate(run.arrays):
             np.save(save / f"array{i}.npy", array)
-    print(json.dumps(_as_dict(run), indent=2) if as_json else _as_text(file, run))
+    if as_json:
+        print(json.dumps(_as_dict(run), indent=2))
+    else:
+        line = 0 if shared or run.clean else dynamic_memory_line(text)
+        if line:
+            print(
+                f"{file}:{line}: dynamic shared memory is declared here and the launch gives none, which "
+                "may be the cause of what follows: --shared BYTES gives it"
+            )
+        print(_as_text(file, run))
     return 0 if run.clean else 1
 
 

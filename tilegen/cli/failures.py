@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, TextIO
 
 from tilegen import interrupt
-from tilegen.errors import CompileError, TilegenError, VerifyError
+from tilegen.errors import CompileError, TilegenError, TilegenWarning, VerifyError
 
 FINE, FAILED, WRONG, PIPE_CLOSED, INTERRUPTED = 0, 1, 2, 141, interrupt.STATUS
 LOG_LINES = 8
@@ -60,6 +60,19 @@ def tell(told: dict[str, Any], as_json: bool) -> int:
     if told["kind"] == "OSError":
         drop(sys.stdout)  # what is left in the buffer may be what could not be written
     return FAILED if told["kind"] == "VerifyError" else WRONG
+
+
+def warned(otherwise: Callable[..., None]) -> Callable[..., None]:
+    """How warnings are shown: those of tilegen's own in one line, any other as before."""
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if not issubclass(category, TilegenWarning):
+            otherwise(message, category, *where, **more)
+            return
+        with suppress(OSError):
+            print(f"tilegen: {sentence(message)}", file=sys.stderr)
+
+    return show
 
 
 def _details(told: dict[str, Any]) -> Iterator[str]:

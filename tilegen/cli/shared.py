@@ -37,7 +37,7 @@ BackendName = Annotated[str, typer.Option("--backend", "-b", help="See 'tilegen 
 def _one_arch(context: typer.Context, value: str | None) -> str | None:
     if value is not None and "," in value:
         raise typer.BadParameter(
-            f"--arch {value!r}: {context.info_name} takes one; {SEVERAL_ARCHS} take several"
+            f"{value!r}: {context.info_name} takes one; {SEVERAL_ARCHS} take several"
         )
     return value
 

@@ -160,6 +160,14 @@ class Program:
         return sorted({m.group(1) for m in found}), max(align, 16)
 
 
+def dynamic_memory_line(text: str) -> int:
+    """The line of a text that declares dynamic shared memory, from 1; 0: none does."""
+    bare = _COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    found = (m for m in _DYNAMIC_NAME.finditer(bare) if "__shared__" in m[0])
+    first = next(found, None)
+    return 0 if first is None else bare.count("\n", 0, first.start()) + 1
+
+
 def _quoted(name: str) -> str:
     return name.replace("\\", "\\\\").replace('"', '\\"')
 
