@@ -27,7 +27,7 @@ from tilegen.mutation.language import Support
 from tilegen.mutation.pool import CRASHED, TIMED_OUT, Pool, Verdict
 from tilegen.mutation.problems import trials
 from tilegen.mutation.report import table, text, to_dict
-from tilegen.mutation.run import Judged, _race_checked, support_of
+from tilegen.mutation.run import Judged, _race_checked, gathered, support_of
 from tilegen.mutation.worker import (
     ASSERTED,
     COMPILES_NOT,
@@ -249,6 +249,16 @@ def test_every_barrier_and_every_test_of_alpha_and_beta_has_mutants(
     assert held
 
 
+def test_places_that_differ_in_numbers_alone_are_mutants_of_their_own() -> None:
+    """Copies of 8 bytes and of 16, two permutations of bytes: each place of a text is changed."""
+    support = support_of("cuda")
+    for spec in corpus("cuda"):
+        text = tg.emit(tg.lower(spec, "cuda", "sm_80"))
+        every = mutants(text.text, support.language)
+        assert len(gathered([text], support)) == len(every)
+        assert len({mutant.key for mutant in every}) < len(every)
+
+
 def test_a_backend_without_a_language_is_refused() -> None:
     class Bare:
         name = "bare"
@@ -291,6 +301,7 @@ def test_every_explanation_is_read(backend: str) -> None:
         ["mutate", "x.toml", "--corpus", "--backend", "opencl"],
         ["mutate", "nowhere.toml", "--backend", "opencl"],
         ["mutate", "--corpus", "--backend", "opencl", "--arch", "vax"],
+        ["mutate", "--corpus", "--backend", "cuda", "--device", "emulator:quick", "--form", "wmma"],
     ],
 )
 def test_wrong_requests_are_one_sentence_and_status_2(arguments: list[str], capsys) -> None:
