@@ -63,6 +63,18 @@ SPECS = {
     }
     for (name, data), bits in zip(SPECS.items(), EIGHT, strict=True)
 }
+# Which of them a test takes that names none.
+EVERY = tuple(SPECS)
+# Taken by name alone; a target that splits no K takes it whole.
+SPECS["parts_of_k"] = {
+    "block": (32, 48, 16),
+    "warp": (32, 24),
+    "stages": 2,
+    "split_k": 3,
+    "batch": "strided",
+    "epilogue": [{"op": "bias"}, {"op": "residual"}],
+    "layout": {"a": "row", "b": "col", "c": "col", "d": "row"},
+}
 
 
 @dataclass(frozen=True)
@@ -272,12 +284,12 @@ def _cases(names: tuple[str, ...], wanted: Callable[[Target | None], bool]) -> p
 
 def cases(*names: str) -> pytest.MarkDecorator:
     """Run the test for every target with these specs; with all of them, if none is named."""
-    return _cases(names or tuple(SPECS), lambda target: True)
+    return _cases(names or EVERY, lambda target: True)
 
 
 def float_cases(*names: str) -> pytest.MarkDecorator:
     """As :func:`cases`, for targets whose operands are floating-point."""
-    return _cases(names or tuple(SPECS), is_float)
+    return _cases(names or EVERY, is_float)
 
 
 def named(*names: str) -> pytest.MarkDecorator:

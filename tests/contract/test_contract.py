@@ -144,6 +144,17 @@ def test_every_depth(target: Target, name: str) -> None:
             check_problem(k, Problem(bm + 1, bn - 1, depth, views=views(view)))
 
 
+@cases("parts_of_k")
+def test_parts_of_k(target: Target, name: str) -> None:
+    """Parts of K without a tile, with fewer than the stages, as many and more; also without K."""
+    k = kernel(target, name)
+    bm, bn, bk = k.plan.block
+    parts = k.plan.split_k * bk
+    for depth in (0, 1, parts - bk + 1, parts, 2 * parts + 3, 5 * parts):
+        check_problem(k, Problem(bm, bn, depth, batch=3, beta=2.0, views=views(WIDE)))
+        check_problem(k, Problem(bm + 1, 2 * bn - 3, depth, views=views(UNALIGNED)))
+
+
 @cases()
 def test_more_tiles_than_one_group_of_them(target: Target, name: str) -> None:
     """Tiles are walked in groups of rows; whole tiles and tails on either axis, beyond one group."""
@@ -178,11 +189,12 @@ def test_empty_sizes(target: Target, name: str, beta: float) -> None:
 @cases("plain")
 def test_no_depth_is_beta_c_whatever_alpha_is(target: Target, name: str) -> None:
     k = kernel(target, name)
-    a, b, c = operands(k, 5, 7, 0)
     whole = not DTYPES[compute_type(k.plan.spec)].is_float
-    for alpha in (-1.0, 7.0) if whole else (float("nan"), float("inf"), -1.0):
-        assert np.array_equal(k(a, b, c, alpha=alpha, beta=2), product(k, a, b, 2.0 * c))
-        assert np.array_equal(k(a, b, alpha=alpha), product(k, a, b))
+    for m, n in ((5, 7), (64, 96)):
+        a, b, c = operands(k, m, n, 0)
+        for alpha in (-1.0, 7.0) if whole else (float("nan"), float("inf"), -1.0):
+            assert np.array_equal(k(a, b, c, alpha=alpha, beta=2), product(k, a, b, 2.0 * c))
+            assert np.array_equal(k(a, b, alpha=alpha), product(k, a, b))
 
 
 # What is read and what is written
@@ -230,6 +242,10 @@ def test_broadcasts(target: Target, name: str) -> None:
             view = {operand: View(broadcast=axis)}
             count = 3 if batched else None
             check_problem(k, Problem(35, 41, 19, batch=count, beta=2.0, views=view))
+    # A and B aligned, and of C one row or column.
+    for axis in ("rows", "cols"):
+        view = {**views(WIDE), "c": View(broadcast=axis)}
+        check_problem(k, Problem(35, 41, 19, beta=2.0, views=view))
 
 
 @cases("batched_bias", "batched_scale")

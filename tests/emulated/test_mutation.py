@@ -27,7 +27,7 @@ from tilegen.mutation.language import Support
 from tilegen.mutation.pool import CRASHED, TIMED_OUT, Pool, Verdict
 from tilegen.mutation.problems import trials
 from tilegen.mutation.report import table, text, to_dict
-from tilegen.mutation.run import Judged, _race_checked, support_of
+from tilegen.mutation.run import Judged, _race_checked, gathered, support_of
 from tilegen.mutation.worker import (
     ASSERTED,
     COMPILES_NOT,
@@ -240,13 +240,28 @@ def test_every_barrier_and_every_test_of_alpha_and_beta_has_mutants(
     backend: str, code: str
 ) -> None:
     """Each place of it, in each text that holds it."""
-    language = support_of(backend).language
     held = 0
-    for held_text in corpus_texts(backend):
+    for held_text, changed in zip(corpus_texts(backend), changed_lines(backend), strict=True):
         lines = {n for n, line in enumerate(held_text.splitlines(), 1) if code in line}
-        assert lines <= {m.line for m in mutants(held_text, language)}
+        assert lines <= changed
         held += len(lines)
     assert held
+
+
+@cache
+def changed_lines(backend: str) -> tuple[set[int], ...]:
+    """The lines of each text of the corpus in which some mutant differs."""
+    language = support_of(backend).language
+    return tuple({m.line for m in mutants(text, language)} for text in corpus_texts(backend))
+
+
+def test_places_that_differ_in_numbers_alone_are_mutants_of_their_own() -> None:
+    """Copies of 8 bytes and of 16, two permutations of bytes: each place of a text is changed."""
+    support, spec = support_of("cuda"), next(s for s in corpus("cuda") if s.types.a == "f16")
+    text = tg.emit(tg.lower(spec, "cuda", "sm_80"))
+    every = mutants(text.text, support.language)
+    assert len(gathered([text], support)) == len(every)
+    assert len({mutant.key for mutant in every}) < len(every)
 
 
 def test_a_backend_without_a_language_is_refused() -> None:
@@ -291,6 +306,7 @@ def test_every_explanation_is_read(backend: str) -> None:
         ["mutate", "x.toml", "--corpus", "--backend", "opencl"],
         ["mutate", "nowhere.toml", "--backend", "opencl"],
         ["mutate", "--corpus", "--backend", "opencl", "--arch", "vax"],
+        ["mutate", "--corpus", "--backend", "cuda", "--device", "emulator:quick", "--form", "wmma"],
     ],
 )
 def test_wrong_requests_are_one_sentence_and_status_2(arguments: list[str], capsys) -> None:

@@ -135,6 +135,13 @@ def test_the_same_place_of_another_kernel_has_the_same_key() -> None:
     assert keys(4) == keys(2)
 
 
+def test_one_more_and_one_less_and_always_and_never_are_told_apart_by_their_keys() -> None:
+    for operator, body in (("literal", "a = b * 3;"), ("guard", "if (a == b) return;")):
+        text = f"static void f(int a, int b)\n{{\n    {body}\n}}\n"
+        some = mutants(text, C, (operator,))
+        assert len({m.key for m in some}) == len(some) > 1
+
+
 def test_every_operator_says_what_it_does() -> None:
     assert all(operator.__doc__ for operator in OPERATORS.values())
 

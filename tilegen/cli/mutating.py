@@ -11,11 +11,13 @@ from typing import Annotated
 import typer
 
 from tilegen import registry
+from tilegen.backend import Device
 from tilegen.build import find_device
 from tilegen.cli.failures import FAILED, FINE
 from tilegen.cli.shared import ArchName, read_spec
 from tilegen.errors import BackendError, SpecError
 from tilegen.files import write_atomically
+from tilegen.lower import lower
 from tilegen.processors import cores
 from tilegen.spec import TileSpec
 
@@ -35,6 +37,7 @@ def mutate(
     specs: Annotated[list[Path] | None, typer.Argument(metavar="[SPEC]...", help="Specs.")] = None,
     backend: Annotated[str, typer.Option("--backend", "-b", help="See 'tilegen targets'.")] = "",
     whole: Annotated[bool, typer.Option("--corpus", help="The backend's own specs.")] = False,
+    form: Annotated[str, typer.Option("--form", help="Only specs that take this form.")] = "",
     arch: ArchName = None,
     device: Annotated[
         str | None, typer.Option("--device", "-d", help="cpu, gpu:1, or a name.")
@@ -65,6 +68,8 @@ def mutate(
     if arch is not None and found.arch.name != arch:
         raise BackendError(f"{found.selector} ({found.name}) runs {found.arch.name} and not {arch}")
     tiles = corpus(backend) if whole else [read_spec(path) for path in specs or ()]
+    if form:
+        tiles = _of_form(tiles, backend, found, form)
     result = run(
         tiles,
         backend,
@@ -82,6 +87,16 @@ def mutate(
         write_atomically(markdown, (reports.table(result) + "\n").encode())
     print(document if report == "-" else reports.text(result))
     return FAILED if result.unexplained else FINE
+
+
+def _of_form(tiles: list[TileSpec], backend: str, device: Device, form: str) -> list[TileSpec]:
+    """The specs that are lowered to one form."""
+    forms = [lower(spec, backend, device.arch).form for spec in tiles]
+    if form not in forms:
+        raise SpecError(
+            f"--form {form!r}: no spec takes it; they take {', '.join(dict.fromkeys(forms))}"
+        )
+    return [spec for spec, taken in zip(tiles, forms, strict=True) if taken == form]
 
 
 def _progress(done: int, of: int) -> None:

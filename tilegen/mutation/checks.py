@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 # Over 31 bits, and a multiple of every vector, so that all entries take it.
 FAR = 2**31 + 64
+# Of each axis where elements lie far apart: more than the rows of a tile that a thread of a block of 64
+# may begin with, so that its later ones lie far apart too. And what lies from row to row otherwise.
+SIDE, NEAR = 67, 128
 Apart = Literal["rows", "batches", "start"]
 
 
@@ -104,7 +107,7 @@ class Checks:
 
 
 def check_far(kernel: Kernel, apart: Apart) -> None:
-    """A small problem whose operands reach over 2**31 elements, so that a 32-bit offset shows.
+    """A problem of few tiles whose operands reach over 2**31 elements, so that a 32-bit offset shows.
 
     Raises
     ------
@@ -114,12 +117,12 @@ def check_far(kernel: Kernel, apart: Apart) -> None:
     spec = kernel.plan.spec
     rng = np.random.default_rng(5)
     batch = (2,) if spec.batch == "strided" else ()
-    size = {"a": (3, 3), "b": (3, 3), "c": (3, 3), "d": (3, 3), "residual": (3, 3)}
+    size = dict.fromkeys(("a", "b", "c", "d", "residual"), (SIDE, SIDE))
     near: dict[str, NDArray[Any]] = {}
     arrays: dict[str, NDArray[Any]] = {}
     for name, shape in [
         *size.items(),
-        *((s.op, (3,)) for s in spec.epilogue if s.op in ("bias", "scale")),
+        *((s.op, (SIDE,)) for s in spec.epilogue if s.op in ("bias", "scale")),
     ]:
         if name == "residual" and not any(s.op == name for s in spec.epilogue):
             continue
@@ -137,7 +140,7 @@ def check_far(kernel: Kernel, apart: Apart) -> None:
     want, slack = apply_epilogue(spec, value, np.zeros_like(value), extras)
     out = DTYPES[spec.types.d]
     if not out.is_float:
-        want = np.clip(np.rint(want), -out.largest - (out.kind == "signed"), out.largest)
+        want = np.clip(np.rint(want), out.smallest, out.largest)
     more: dict[str, Any] = {name: arrays[name] for name in extras}
     got = kernel(arrays["a"], arrays["b"], arrays["c"], beta=2, out=arrays["d"], **more).astype(
         np.float64
@@ -167,11 +170,11 @@ def _far(like: NDArray[Any], majorness: str, apart: Apart) -> NDArray[Any]:
 def _strides(shape: tuple[int, ...], apart: Apart) -> Iterator[int]:
     # A vector with a batch has two axes, of which the first is the batch.
     is_matrix = len(shape) == 3 or (len(shape) == 2 and shape[0] != 2)
-    rows = FAR if apart == "rows" else 64
+    rows = FAR if apart == "rows" else NEAR
     if is_matrix:
         if len(shape) == 3:
             yield FAR if apart == "batches" else rows * shape[1]
         yield rows
     elif len(shape) == 2:
-        yield FAR if apart == "batches" else 64
+        yield FAR if apart == "batches" else NEAR
     yield 1

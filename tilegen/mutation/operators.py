@@ -260,6 +260,10 @@ def narrow(code: Code) -> Iterator[Change]:
                 yield i, i, code.language.narrower[code.word(i)]
 
 
+# What keys say of a change whose own words are numbers, which keys do without.
+TURNS = ("more", "less")
+ALWAYS = {"1": "always", "0": "never"}
+
 IMMEDIATE = re.compile(r"(?<![\w.%:])\d+(?![\w.:])")
 
 
@@ -329,7 +333,7 @@ def _mutant(
     below = code.text[bottom:].lstrip().partition("\n")[0]
     name = function.name if function else "enum"
     # A number that is one more differs from kernel to kernel; that it is the first change does not.
-    changed = str(turn) if operator == "literal" else replacement
+    changed = TURNS[turn] if operator == "literal" else ALWAYS.get(replacement, replacement)
     # A line that stands more than once in its function is known by the ones beside it.
     body = (
         code.text[code.tokens[function.start].start : code.tokens[function.body[1]].end]

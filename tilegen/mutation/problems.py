@@ -52,6 +52,8 @@ def trials(plan: KernelPlan) -> list[Trial]:
     """The trials for one plan; the ones that find the most come first."""
     bm, bn, bk = plan.block
     stages = plan.spec.stages
+    # So many tiles along K that each part of a K in parts has one more.
+    parts = plan.split_k * bk
     batch = 3 if plan.spec.batch == "strided" else None
     # alpha and beta of a sum of whole numbers are whole.
     fractions = compute_type(plan.spec) != "s32"
@@ -60,8 +62,8 @@ def trials(plan: KernelPlan) -> list[Trial]:
     def whole(extent: int) -> int:
         return -(-extent // 16) * 16
 
-    edge = Problem(bm + 3, bn + 5, 2 * bk + 1, batch=batch, alpha=2, beta=-1, views=ODD, seed=1)
-    wide = replace(edge, m=2 * bm, n=2 * bn, k=(stages + 1) * bk, beta=2, views=WIDE)
+    edge = Problem(bm + 3, bn + 5, 2 * parts + 1, batch=batch, alpha=2, beta=-1, views=ODD, seed=1)
+    wide = replace(edge, m=2 * bm, n=2 * bn, k=(stages + 1) * parts, beta=2, views=WIDE)
     groups = replace(edge, batch=batch and 1, k=max(2, bk // 2))
     out: list[Trial] = [
         Trial(edge, margin=MARGIN),
@@ -85,6 +87,7 @@ def trials(plan: KernelPlan) -> list[Trial]:
         Trial(replace(groups, m=2 * bm + 1, n=6 * bn + 1)),
         Trial(replace(edge, k=0), front=True),
         Trial(replace(edge, k=0, alpha=nan, beta=0)),
+        Trial(replace(wide, k=0, alpha=nan)),
         Trial(replace(wide, alpha=0, poison_ab=True)),
         Trial(replace(edge, alpha=0, beta=0, poison_ab=True, poison_c=True)),
         Trial(replace(edge, beta=0, poison_c=True), exact=True),
@@ -95,8 +98,8 @@ def trials(plan: KernelPlan) -> list[Trial]:
         Trial(replace(edge, m=1, n=1, k=1, alpha=1), exact=True),
         Trial(replace(edge, m=1, n=2 * bn + 3, k=bk - 1 or 1, views=TIGHT), exact=True),
         Trial(replace(edge, m=2 * bm + 3, n=1, k=bk + 1, views=TIGHT), exact=True),
-        Trial(replace(edge, m=bm, n=bn, k=stages * bk, views=TIGHT, beta=1), exact=True),
-        Trial(replace(wide, values="normal", alpha=half, beta=other, k=2 * bk + 3)),
+        Trial(replace(edge, m=bm, n=bn, k=stages * parts, views=TIGHT, beta=1), exact=True),
+        Trial(replace(wide, values="normal", alpha=half, beta=other, k=2 * parts + 3)),
         # Whole sums so large that narrow types hold half of them half-way between two values.
         Trial(replace(edge, alpha=41, beta=-7, views=WIDE)),
         Trial(replace(edge, values="normal", alpha=other, beta=0, seed=2)),
@@ -117,14 +120,17 @@ def trials(plan: KernelPlan) -> list[Trial]:
         out.append(Trial(replace(edge, alpha=NAN_OF_ONES, beta=0)))
     if stages > EDGE_STEPS:
         # The prologue alone takes in the K of the others, and the loop has edges of its own.
-        out.append(Trial(replace(edge, k=stages * bk + 1), exact=True))
+        out.append(Trial(replace(edge, k=stages * parts + 1), exact=True))
     axes: tuple[Broadcast, ...] = ("rows", "cols", "all", *(("batch",) if batch else ()))
     for axis in axes:
         for operand in "abc":
             views = {**TIGHT, operand: View(broadcast=axis)}
             out.append(Trial(replace(edge, views=views)))
             if stages > EDGE_STEPS and operand != "c":
-                out.append(Trial(replace(edge, k=stages * bk + 1, views=views)))
+                out.append(Trial(replace(edge, k=stages * parts + 1, views=views)))
+    # A and B aligned, and of C one row or column.
+    for axis in axes[:2]:
+        out.append(Trial(replace(edge, views={**WIDE, "c": View(broadcast=axis)})))
     if batch:
         out += [Trial(replace(wide, batch=2, seed=4)), Trial(replace(edge, batch=1))]
         # A row of tiles of each batch, so that the place in the batch and in the grid differ.
@@ -135,5 +141,5 @@ def trials(plan: KernelPlan) -> list[Trial]:
 def race_problems(plan: KernelPlan) -> list[Problem]:
     """For a checker that is slow: one block at the edge, and as many steps of K as there are stages."""
     bm, bn, bk = plan.block
-    m, n, k = max(1, bm - 1), max(1, bn - 1), (plan.pipeline.stages + 1) * bk + 1
+    m, n, k = max(1, bm - 1), max(1, bn - 1), (plan.pipeline.stages + 1) * plan.split_k * bk + 1
     return [Problem(m, n, k, beta=2, views=ODD), Problem(bm, n, k, beta=2, views=WIDE)]

@@ -201,11 +201,16 @@ Places = dict[Any, list[tuple[KernelSource, Mutant]]]
 
 
 def gathered(sources: Sequence[KernelSource], support: Support) -> Places:
-    """Every mutant by its key, with the sources that hold it."""
+    """Every mutant by its key, with the sources that hold it.
+
+    Places of one text that differ in numbers alone (copies of 4 and of 8 bytes, say) are as many.
+    """
     places: Places = {}
     for source in sources:
+        met: Counter[tuple[str, ...]] = Counter()
         for mutant in mutants(source.text, support.language):
-            places.setdefault(mutant.key, []).append((source, mutant))
+            places.setdefault((mutant.key, met[mutant.key]), []).append((source, mutant))
+            met[mutant.key] += 1
     return places
 
 
