@@ -288,24 +288,27 @@ def _multiples(warp: int, block: int) -> set[int]:
 
 
 def _told(before: TileSpec, field: str, after: TileSpec) -> str:
-    """The field's value in another spec, ``with`` what else differs: ``64 with block[2] = 32``."""
+    """The field's value in another spec, ``with`` what else differs: ``64 with block[2] = 32``.
+
+    Where the field itself stays as it is, what differs alone: ``block[0] = 128, block[2] = 32``.
+    """
     changes = _differences(before, after)
-    value = changes.pop(field, None)
-    if value == "":
-        value = "left out"
-    base, _, index = field.rstrip("]").partition("[")
-    if value is None and base in ("block", "warp"):
-        whole = getattr(after, base)
-        value = shown(whole[int(index)] if index else whole)
-        # A whole tile says what each of its fields would.
-        changes = {k: v for k, v in changes.items() if index or not k.startswith(f"{base}[")}
-    elif value is None and field == "types":
-        value = ", ".join(f"{k} {v}" for k, v in after.types.model_dump().items())
-        changes = {k: v for k, v in changes.items() if not k.startswith("types.")}
-    elif value is None:
-        value = "the same"
-    rest = ", ".join(f"{name} = {to}" if to else f"no {name}" for name, to in changes.items())
-    return f"{value} with {rest}" if rest else value
+    own = [name for name in changes if name == field or _part_of(name, field)]
+    rest = {name: to for name, to in changes.items() if name not in own}
+    told = ", ".join(f"{name} = {to}" if to else f"no {name}" for name, to in rest.items())
+    if not own:
+        return told
+    if field in ("block", "warp"):
+        value = shown(getattr(after, field))
+    elif field == "types":
+        value = ", ".join(f"{name} {to}" for name, to in after.types.model_dump().items())
+    else:
+        value = changes[field] or "left out"
+    return f"{value} with {told}" if told else value
+
+
+def _part_of(name: str, field: str) -> bool:
+    return name.startswith((f"{field}[", f"{field}."))
 
 
 def _differences(before: TileSpec, after: TileSpec) -> dict[str, str]:
