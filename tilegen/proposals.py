@@ -294,7 +294,8 @@ def _told(before: TileSpec, field: str, after: TileSpec) -> str:
     """
     changes = _differences(before, after)
     own = [name for name in changes if name == field or _part_of(name, field)]
-    rest = {name: to for name, to in changes.items() if name not in own}
+    renamed = _renamed(before, field, after)
+    rest = {n: to for n, to in changes.items() if n not in own and not (renamed and n == renamed)}
     told = ", ".join(f"{name} = {to}" if to else f"no {name}" for name, to in rest.items())
     if not own:
         return told
@@ -303,8 +304,19 @@ def _told(before: TileSpec, field: str, after: TileSpec) -> str:
     elif field == "types":
         value = ", ".join(f"{name} {to}" for name, to in after.types.model_dump().items())
     else:
-        value = changes[field] or "left out"
+        value = changes[field] or renamed.rpartition(".")[2] or "left out"
     return f"{value} with {told}" if told else value
+
+
+def _renamed(before: TileSpec, field: str, after: TileSpec) -> str:
+    """The pin that has the field's value now; empty where the field was not renamed."""
+    if not field.startswith("pins."):
+        return ""
+    _, backend, key = field.split(".")
+    old, new = before.pins[backend], after.pins.get(backend, {})
+    if key in new:
+        return ""
+    return next((f"pins.{backend}.{n}" for n in new if n not in old and new[n] == old[key]), "")
 
 
 def _part_of(name: str, field: str) -> bool:
@@ -324,11 +336,10 @@ def _differences(before: TileSpec, after: TileSpec) -> dict[str, str]:
     }
     for backend, table in before.pins.items():
         now = after.pins.get(backend, {})
-        for key, value in table.items():
+        for key in (*table, *(key for key in now if key not in table)):
             if key not in now:
-                renamed = next((k for k in now if k not in table and now[k] == value), None)
-                out[f"pins.{backend}.{key}"] = renamed or ""
-            elif now[key] != value or type(now[key]) is not type(value):
+                out[f"pins.{backend}.{key}"] = ""
+            elif key not in table or (type(table[key]), table[key]) != (type(now[key]), now[key]):
                 out[f"pins.{backend}.{key}"] = shown(now[key])
     for i, (old, new) in enumerate(zip(before.epilogue, after.epilogue, strict=True)):
         for key in ("low", "high"):

@@ -180,7 +180,7 @@ def taken(data: dict[str, Any], violation: Violation) -> tg.TileSpec:
         owner, key = re.fullmatch(r"(?:no )?(.+?)(?:[.\[](\w+)\]?)?", name).groups()
         if owner.startswith("pins."):
             pins = data["pins"][owner.removeprefix("pins.")]
-            now = pins.pop(key)
+            now = pins.pop(key, None)
             if (
                 "knows the pins" in violation.need
                 and text != "left out"
