@@ -288,24 +288,39 @@ def _multiples(warp: int, block: int) -> set[int]:
 
 
 def _told(before: TileSpec, field: str, after: TileSpec) -> str:
-    """The field's value in another spec, ``with`` what else differs: ``64 with block[2] = 32``."""
+    """The field's value in another spec, ``with`` what else differs: ``64 with block[2] = 32``.
+
+    Where the field itself stays as it is, what differs alone: ``block[0] = 128, block[2] = 32``.
+    """
     changes = _differences(before, after)
-    value = changes.pop(field, None)
-    if value == "":
-        value = "left out"
-    base, _, index = field.rstrip("]").partition("[")
-    if value is None and base in ("block", "warp"):
-        whole = getattr(after, base)
-        value = shown(whole[int(index)] if index else whole)
-        # A whole tile says what each of its fields would.
-        changes = {k: v for k, v in changes.items() if index or not k.startswith(f"{base}[")}
-    elif value is None and field == "types":
-        value = ", ".join(f"{k} {v}" for k, v in after.types.model_dump().items())
-        changes = {k: v for k, v in changes.items() if not k.startswith("types.")}
-    elif value is None:
-        value = "the same"
-    rest = ", ".join(f"{name} = {to}" if to else f"no {name}" for name, to in changes.items())
-    return f"{value} with {rest}" if rest else value
+    own = [name for name in changes if name == field or _part_of(name, field)]
+    renamed = _renamed(before, field, after)
+    rest = {n: to for n, to in changes.items() if n not in own and not (renamed and n == renamed)}
+    told = ", ".join(f"{name} = {to}" if to else f"no {name}" for name, to in rest.items())
+    if not own:
+        return told
+    if field in ("block", "warp"):
+        value = shown(getattr(after, field))
+    elif field == "types":
+        value = ", ".join(f"{name} {to}" for name, to in after.types.model_dump().items())
+    else:
+        value = changes[field] or renamed.rpartition(".")[2] or "left out"
+    return f"{value} with {told}" if told else value
+
+
+def _renamed(before: TileSpec, field: str, after: TileSpec) -> str:
+    """The pin that has the field's value now; empty where the field was not renamed."""
+    if not field.startswith("pins."):
+        return ""
+    _, backend, key = field.split(".")
+    old, new = before.pins[backend], after.pins.get(backend, {})
+    if key in new:
+        return ""
+    return next((f"pins.{backend}.{n}" for n in new if n not in old and new[n] == old[key]), "")
+
+
+def _part_of(name: str, field: str) -> bool:
+    return name.startswith((f"{field}[", f"{field}."))
 
 
 def _differences(before: TileSpec, after: TileSpec) -> dict[str, str]:
@@ -321,11 +336,10 @@ def _differences(before: TileSpec, after: TileSpec) -> dict[str, str]:
     }
     for backend, table in before.pins.items():
         now = after.pins.get(backend, {})
-        for key, value in table.items():
+        for key in (*table, *(key for key in now if key not in table)):
             if key not in now:
-                renamed = next((k for k in now if k not in table and now[k] == value), None)
-                out[f"pins.{backend}.{key}"] = renamed or ""
-            elif now[key] != value or type(now[key]) is not type(value):
+                out[f"pins.{backend}.{key}"] = ""
+            elif key not in table or (type(table[key]), table[key]) != (type(now[key]), now[key]):
                 out[f"pins.{backend}.{key}"] = shown(now[key])
     for i, (old, new) in enumerate(zip(before.epilogue, after.epilogue, strict=True)):
         for key in ("low", "high"):

@@ -511,6 +511,24 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def test_the_command_names_dynamic_shared_memory_that_is_not_given(call, tmp_path) -> None:
+    file = tmp_path / "d.cu"
+    file.write_text("""/* extern __shared__ float
+in_a_comment[]; */
+extern __shared__ __align__(16) float s[];
+__global__ void k(float* out) { s[threadIdx.x] = 1; out[threadIdx.x] = s[threadIdx.x]; }
+""")
+    words = (file, "-e", "k", "--arg", "out:f32[32]")
+    status, out, _ = call(*words)
+    assert status == 1
+    assert out.startswith(f"{file}:3: dynamic shared memory is declared here")
+    assert "--shared BYTES" in out.splitlines()[0]
+    assert "out-of-bounds" in out
+    status, out, _ = call(*words, "--shared", "128")
+    assert status == 0
+    assert "declared" not in out
+
+
 def test_command(call, file: Path, tmp_path: Path) -> None:
     words = (file, "--entry", "k", "--block", "32", "--arg", "f32[20]", "--arg", "out:f32[20]")
     status, out, _ = call(*words, "--arg", "20", "--save", tmp_path / "arrays")

@@ -48,7 +48,7 @@ REFUSALS = [
         {"block": (128, 128, 256), "warp": (32, 32)},
         "shared",
         "bytes of shared memory and gpu allows 32768",
-        "32",
+        "block[2] = 64",
     ),
     (
         "gpu",
@@ -170,14 +170,17 @@ def test_refusal(
 def taken(data: dict[str, Any], violation: Violation) -> tg.TileSpec:
     """The spec after a reader has done what the refusal says."""
     lead, _, rest = violation.nearest.partition(" with ")
-    parts = [f"{violation.field} = {lead}", *(re.split(r", (?=[a-z])", rest) if rest else ())]
+    if " = " in lead or lead.startswith("no "):
+        lead, rest = "", violation.nearest
+    parts = re.split(r", (?=[a-z])", rest) if rest else []
+    parts[:0] = [f"{violation.field} = {lead}"] if lead else []
     data = json.loads(json.dumps(data))
     for part in parts:
         name, _, text = part.partition(" = ")
         owner, key = re.fullmatch(r"(?:no )?(.+?)(?:[.\[](\w+)\]?)?", name).groups()
         if owner.startswith("pins."):
             pins = data["pins"][owner.removeprefix("pins.")]
-            now = pins.pop(key)
+            now = pins.pop(key, None)
             if (
                 "knows the pins" in violation.need
                 and text != "left out"
@@ -247,6 +250,21 @@ def test_no_refusal_leads_to_another() -> None:
             for violation in proposals:
                 tg.lower(taken(data, violation), backend, arch)
     assert helped >= 0.9 * refused
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"block": (128, 128, 16), "warp": (128, 128)}, "nearest legal value: [64, 64]"),
+        ({"block": (100, 128, 24), "warp": (64, 32)}, "value: 128 with block[2] = 32; block[2] = 24"),
+        ({"block": (256, 256, 64), "warp": (64, 64)}, "would spill; nearest legal value: block[0] = 128"),
+    ],
+)  # fmt: skip
+def test_one_field_is_proposed_or_several_at_once(change: dict[str, Any], says: str) -> None:
+    types = {"a": "f16", "b": "f16", "c": "f16"}
+    with pytest.raises(tg.PlanError) as caught:
+        tg.lower(tg.TileSpec(**change, types=types), "cuda", "sm_80")
+    assert says in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,8 @@ class Built:
             cached = ", from the cache" if binary.cached else ""
             lines.append(f"  compiler   {binary.toolchain}{cached}")
         planned = ", ".join(
-            f"{use.predicted} of {use.limit} {use.file} registers" for use in plan.budget.registers
+            f"{use.predicted} of {use.limit} {use.file} registers{use.at_limit * ', at the limit'}"
+            for use in plan.budget.registers
         )
         private = plan.budget.private_bytes
         lines.append(

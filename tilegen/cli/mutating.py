@@ -14,7 +14,7 @@ from tilegen import registry
 from tilegen.backend import Device
 from tilegen.build import find_device
 from tilegen.cli.failures import FAILED, FINE
-from tilegen.cli.shared import ArchName, read_spec
+from tilegen.cli.shared import read_spec
 from tilegen.errors import BackendError, SpecError
 from tilegen.files import write_atomically
 from tilegen.lower import lower
@@ -38,7 +38,9 @@ def mutate(
     backend: Annotated[str, typer.Option("--backend", "-b", help="See 'tilegen targets'.")] = "",
     whole: Annotated[bool, typer.Option("--corpus", help="The backend's own specs.")] = False,
     form: Annotated[str, typer.Option("--form", help="Only specs that take this form.")] = "",
-    arch: ArchName = None,
+    arch: Annotated[
+        str | None, typer.Option("--arch", "-a", help="Of the device to run on.")
+    ] = None,
     device: Annotated[
         str | None, typer.Option("--device", "-d", help="cpu, gpu:1, or a name.")
     ] = None,
