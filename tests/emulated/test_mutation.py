@@ -141,11 +141,13 @@ def test_a_sample_is_killed_or_explained(device, tmp_path: Path, capsys) -> None
     assert "| all | all | 25 |" in table(result)
 
 
-def test_a_sample_of_cuda_is_killed_or_explained_on_the_emulator() -> None:
-    """The same one each time, of the kernel of the corpus that holds the most of the template."""
+@pytest.mark.parametrize("number", [2, 9], ids=["fma", "mma_sync"])
+def test_a_sample_of_cuda_is_killed_or_explained_on_the_emulator(number: int) -> None:
+    """The same one each time, of a kernel of the corpus that holds much of its form's template."""
     quick = find_device(registry.get("cuda"), None, "emulator:quick")
     cores = len(os.sched_getaffinity(0))
-    result = mutate(corpus("cuda")[2:3], "cuda", quick, sample=8, seed=2, jobs=min(2, cores))
+    some = corpus("cuda")[number : number + 1]
+    result = mutate(some, "cuda", quick, sample=8, seed=2, jobs=min(2, cores))
     assert len(result.judged) == 8
     assert [str(one.mutant) for one in result.unexplained] == []
     assert sum(not one.survived for one in result.compiled) >= 6

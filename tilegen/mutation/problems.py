@@ -14,7 +14,7 @@ from .memory import Guarded
 # Most faulty indices stay within this many bytes, and are seen without the cost of a new process.
 MARGIN = 1 << 18
 SMALL = 2500
-# Tiles along K of a problem with edges: two whole ones and a part.
+# Tiles along K of a problem with edges: two whole ones and a part. So many stages leave the loop the part.
 EDGE_STEPS = 3
 NAN_OF_ONES = struct.unpack("<d", struct.pack("<Q", 2**63 - 1))[0]
 
@@ -118,15 +118,17 @@ def trials(plan: KernelPlan) -> list[Trial]:
     if plan.spec.types.d == "bf16":
         # Its narrowing is written out, and rounds a NaN of all ones up to zero if it takes it for a number.
         out.append(Trial(replace(edge, alpha=NAN_OF_ONES, beta=0)))
-    if stages > EDGE_STEPS:
-        # The prologue alone takes in the K of the others, and the loop has edges of its own.
+    if plan.spec.types.d == "s32":
+        out.append(Trial(replace(edge, alpha=2**24)))
+    if stages >= EDGE_STEPS:
+        # The prologue takes in the whole tiles of the others, and the loop has edges of its own.
         out.append(Trial(replace(edge, k=stages * parts + 1), exact=True))
     axes: tuple[Broadcast, ...] = ("rows", "cols", "all", *(("batch",) if batch else ()))
     for axis in axes:
         for operand in "abc":
             views = {**TIGHT, operand: View(broadcast=axis)}
             out.append(Trial(replace(edge, views=views)))
-            if stages > EDGE_STEPS and operand != "c":
+            if stages >= EDGE_STEPS and operand != "c":
                 out.append(Trial(replace(edge, k=stages * parts + 1, views=views)))
     # A and B aligned, and of C one row or column.
     for axis in axes[:2]:
