@@ -141,7 +141,15 @@ def trials(plan: KernelPlan) -> list[Trial]:
 
 
 def race_problems(plan: KernelPlan) -> list[Problem]:
-    """For a checker that is slow: one block at the edge, and as many steps of K as there are stages."""
+    """For a checker that is slow: one block at the edge, and as many steps of K as there are stages.
+
+    The last step of the second is in the first stage again, which an epilogue through shared memory
+    overwrites.
+    """
     bm, bn, bk = plan.block
-    m, n, k = max(1, bm - 1), max(1, bn - 1), (plan.pipeline.stages + 1) * plan.split_k * bk + 1
-    return [Problem(m, n, k, beta=2, views=ODD), Problem(bm, n, k, beta=2, views=WIDE)]
+    stages, parts = plan.pipeline.stages, plan.split_k * bk
+    m, n = max(1, bm - 1), max(1, bn - 1)
+    return [
+        Problem(m, n, (stages + 1) * parts + 1, beta=2, views=ODD),
+        Problem(bm, n, stages * parts + 1, beta=2, views=WIDE),
+    ]
