@@ -150,7 +150,7 @@ def test_a_sample_of_cuda_is_killed_or_explained_on_the_emulator(number: int) ->
     result = mutate(some, "cuda", quick, sample=8, seed=2, jobs=min(2, cores))
     assert len(result.judged) == 8
     assert [str(one.mutant) for one in result.unexplained] == []
-    assert sum(not one.survived for one in result.compiled) >= 6
+    assert sum(not one.survived for one in result.compiled) >= 5
 
 
 def test_verdicts_are_kept_and_found_again(source, device, tmp_path: Path) -> None:
