@@ -14,7 +14,7 @@ from .memory import Guarded
 # Most faulty indices stay within this many bytes, and are seen without the cost of a new process.
 MARGIN = 1 << 18
 SMALL = 2500
-# Tiles along K of a problem with edges: two whole ones and a part.
+# Tiles along K of a problem with edges: two whole ones and a part. So many stages leave the loop the part.
 EDGE_STEPS = 3
 NAN_OF_ONES = struct.unpack("<d", struct.pack("<Q", 2**63 - 1))[0]
 
@@ -118,15 +118,17 @@ def trials(plan: KernelPlan) -> list[Trial]:
     if plan.spec.types.d == "bf16":
         # Its narrowing is written out, and rounds a NaN of all ones up to zero if it takes it for a number.
         out.append(Trial(replace(edge, alpha=NAN_OF_ONES, beta=0)))
-    if stages > EDGE_STEPS:
-        # The prologue alone takes in the K of the others, and the loop has edges of its own.
+    if plan.spec.types.d == "s32":
+        out.append(Trial(replace(edge, alpha=2**24)))
+    if stages >= EDGE_STEPS:
+        # The prologue takes in the whole tiles of the others, and the loop has edges of its own.
         out.append(Trial(replace(edge, k=stages * parts + 1), exact=True))
     axes: tuple[Broadcast, ...] = ("rows", "cols", "all", *(("batch",) if batch else ()))
     for axis in axes:
         for operand in "abc":
             views = {**TIGHT, operand: View(broadcast=axis)}
             out.append(Trial(replace(edge, views=views)))
-            if stages > EDGE_STEPS and operand != "c":
+            if stages >= EDGE_STEPS and operand != "c":
                 out.append(Trial(replace(edge, k=stages * parts + 1, views=views)))
     # A and B aligned, and of C one row or column.
     for axis in axes[:2]:
@@ -139,7 +141,15 @@ def trials(plan: KernelPlan) -> list[Trial]:
 
 
 def race_problems(plan: KernelPlan) -> list[Problem]:
-    """For a checker that is slow: one block at the edge, and as many steps of K as there are stages."""
+    """For a checker that is slow: one block at the edge, and as many steps of K as there are stages.
+
+    The last step of the second is in the first stage again, which an epilogue through shared memory
+    overwrites.
+    """
     bm, bn, bk = plan.block
-    m, n, k = max(1, bm - 1), max(1, bn - 1), (plan.pipeline.stages + 1) * plan.split_k * bk + 1
-    return [Problem(m, n, k, beta=2, views=ODD), Problem(bm, n, k, beta=2, views=WIDE)]
+    stages, parts = plan.pipeline.stages, plan.split_k * bk
+    m, n = max(1, bm - 1), max(1, bn - 1)
+    return [
+        Problem(m, n, (stages + 1) * parts + 1, beta=2, views=ODD),
+        Problem(bm, n, stages * parts + 1, beta=2, views=WIDE),
+    ]
