@@ -73,7 +73,11 @@ class RegisterUse:
     role : str
         Whose registers: a role's name, ``"all"`` where every warp does the same.
     entry : str
-        Of which entry; empty: the main ones.
+        Of which entry; empty: the main ones, of which the one that takes the most counts.
+    entries : mapping
+        Registers predicted of single main entries, by their variant, where the form tells them apart.
+    doubtful : bool
+        Whether it may spill although it is not predicted to.
     """
 
     file: str
@@ -84,6 +88,8 @@ class RegisterUse:
     limit: int
     role: str = "all"
     entry: str = ""
+    entries: Mapping[str, int] = field(default_factory=dict, hash=False)
+    doubtful: bool = False
 
     @property
     def predicted(self) -> int:

@@ -26,8 +26,9 @@ from .choices import common_pins, copies_behind, least_blocks
 from .mma_entries import entries, sum_bytes
 from .mma_fragments import fragments, ownership
 from .mma_instructions import FP8, combinations, fp8_is_made_of_f16, turned
-from .mma_registers import BUFFERS, register_use
+from .mma_registers import BUFFERS, registers
 from .mma_tiles import CHUNK_BYTES, OperandTile, shared_tiles
+from .register_model import MAY_SPILL
 
 EPILOGUES = ("direct", "shared")
 
@@ -89,15 +90,20 @@ class MmaSync:
                 f"(docs/matrix-arithmetic.md): on {arch.name} results may leave the error bound"
             )
         asynchronous, min_blocks = copies_behind(spec, arch), least_blocks(spec)
+        use, terms, risks = registers(
+            spec, arch, instruction, tiles, shared, threads, min_blocks, stages, asynchronous
+        )
+        if use.doubtful:
+            notes.append(MAY_SPILL)
         return replace(
             base,
             stages=stages,
             split_k=spec.split_k,
             shared=shared,
-            registers=(
-                register_use(stages, arch, instruction, tiles, threads, min_blocks, asynchronous),
-            ),
+            registers=(use,),
             numbers={
+                "register_terms": terms,
+                "register_risks": risks,
                 "tiles": tiles,
                 "asynchronous": asynchronous,
                 "min_blocks": min_blocks,
