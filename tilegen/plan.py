@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tilegen.dataflow import (
@@ -99,13 +99,9 @@ class RegisterUse:
     def spills(self) -> bool:
         return self.predicted > self.limit
 
-    def expected(self, more: int) -> RegisterUse:
-        """Of what a thread needs, what a compiler will take: so many more, as far as the limit leaves it.
-
-        A need beyond the limit stays, and tells the spill.
-        """
-        room = self.limit - self.predicted
-        return self if self.spills else replace(self, addressing=self.addressing + min(more, room))
+    def of(self, variant: str) -> int:
+        """What is predicted of the main entry of this variant; what would spill is told of all."""
+        return self.predicted if self.spills else self.entries.get(variant, self.predicted)
 
 
 @dataclass(frozen=True)
