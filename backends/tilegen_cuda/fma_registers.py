@@ -16,7 +16,7 @@ from tilegen.spec import TileSpec
 from tilegen.staging import Staging
 from tilegen.tiling import registers_left
 
-from .register_model import Terms, register_use
+from .register_model import AHEAD, Terms, register_use
 
 # Fetches of a thread beyond which each takes ptxas less, and what of them is held at most.
 FEW_FETCHES, MOST_FETCHES, MOST_HELD = 6, 30, 48
@@ -66,7 +66,7 @@ def registers(
         "narrow": {
             **common,
             "narrow": 1,
-            "narrow: fetches that turn": min(turned, MOST_FETCHES),
+            f"{AHEAD}narrow, fetches that turn": min(turned, MOST_FETCHES),
         },
     }
     risks = {"a limit below 255": limit < arch.registers.per_lane}
@@ -124,15 +124,15 @@ def _common(
         # The threads of a block lie on whole rows, so that a thread stays in its column.
         whole = threads % across == 0
         uneven = staged.depth * staged.extent // staged.places % threads != 0
-        kind = f"{phase}: fetches {'that turn' if staged.turned else 'as they lie'}"
+        kind = f"{AHEAD}{phase}, fetches {'that turn' if staged.turned else 'as they lie'}"
         kind += "" if whole else ", not of whole rows"
         _add(out, f"{kind}, up to 6", min(fetches, FEW_FETCHES))
         _add(out, f"{kind}, beyond", min(max(0, fetches - FEW_FETCHES), MOST_FETCHES))
         _add(out, f"{phase}: held", 0 if operand in behind else min(held, MOST_HELD))
         _add(out, "operands whose last fetch is a part", uneven)
-        _add(out, "fetches with a last part", uneven * min(fetches, FEW_FETCHES))
+        _add(out, f"{AHEAD}fetches with a last part", uneven * min(fetches, FEW_FETCHES))
         # Blackwell's integer units take fewer registers for addresses.
-        _add(out, "fetches on sm_120", (arch.name == "sm_120") * min(fetches, MOST_FETCHES))
+        _add(out, f"{AHEAD}fetches on sm_120", (arch.name == "sm_120") * min(fetches, MOST_FETCHES))
     return out
 
 

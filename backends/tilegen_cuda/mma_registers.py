@@ -26,7 +26,7 @@ BUFFERS = 2
 FEW_STEPS = 4
 # Chunks of a thread: the first two lie in registers anyway; of more than the most nothing is kept.
 FIRST_CHUNKS, MORE_CHUNKS, MANY_CHUNKS, MOST_CHUNKS = 2, 10, 26, 56
-MOST_HELD, MOST_ROWS = 16, 12
+FEW_HELD, MOST_HELD, MOST_ROWS = 4, 12, 12
 
 
 def registers(
@@ -162,7 +162,8 @@ def _wide(
         f"{AHEAD}{way}, chunks 11 to 26": asynchronous * _between(chunks, MORE_CHUNKS, MANY_CHUNKS),
         f"{AHEAD}chunks 27 to 56": asynchronous * _between(chunks, MANY_CHUNKS, MOST_CHUNKS),
         f"{AHEAD}rows along K": asynchronous * across,
-        f"{way}: chunks held": (not asynchronous) * min(chunks, MOST_HELD),
+        f"{way}: chunks held, up to 4": (not asynchronous) * min(chunks, FEW_HELD),
+        f"{way}: chunks held, up to 12": (not asynchronous) * _between(chunks, FEW_HELD, MOST_HELD),
     }
 
 
@@ -188,8 +189,8 @@ def _narrower(
             "narrow: single bytes": bytes_ == 1,
             "narrow: s32": spec.types.acc == "s32",
             # The gathers of both operands are under way at once, in the prologue of all stages.
-            "narrow: elements gathered at once": elements,
-            "narrow: elements gathered at once, of more stages": elements * max(0, stages - 1),
+            f"{AHEAD}elements gathered at once": elements,
+            f"{AHEAD}elements gathered at once, of more stages": elements * max(0, stages - 1),
         }
     return out
 
