@@ -16,14 +16,14 @@ from tilegen.tiling import registers_left
 from .mma_entries import widths
 from .mma_instructions import FP8, fp8_is_made_of_f16
 from .mma_tiles import CHUNK_BYTES, OperandTile
-from .register_model import AHEAD, Terms, register_use
+from .register_model import AHEAD, Terms, fitted, register_use
 
 # Registers of a chunk.
 WORDS = CHUNK_BYTES // 4
 # Fragments of this step in k and of the next one.
 BUFFERS = 2
 # The first steps take more than those beyond.
-FEW_STEPS = 4
+FEW_STEPS, BEYOND = 4, "steps beyond"
 # Chunks of a thread: the first two lie in registers anyway; of more than the most nothing is kept.
 FIRST_CHUNKS, MORE_CHUNKS, MANY_CHUNKS, MOST_CHUNKS = 2, 10, 26, 56
 FEW_HELD, MOST_HELD, MOST_ROWS = 4, 12, 12
@@ -86,6 +86,14 @@ def registers(
     return use, entries, risks
 
 
+def steps_spill(entries: Mapping[str, Terms], risks: Terms, limit: int) -> bool:
+    """Whether it would not spill if the unrolled loop over BLOCK_K had no more than a few steps."""
+    few = {v: {n: c for n, c in t.items() if BEYOND not in n} for v, t in entries.items()}
+    model = fitted("mma_sync")
+    beside = {n: c for n, c in risks.items() if BEYOND not in n}
+    return model.need(few, beside) - limit <= model.refused
+
+
 def _common(
     spec: TileSpec,
     arch: Arch,
@@ -114,10 +122,10 @@ def _common(
         f"{way}: fragments of the next step": fragments * (steps > 1),
         # Steps are unrolled: each has addresses of its own.
         f"{way}: steps up to 4": min(steps, FEW_STEPS) - 1,
-        f"{way}: steps beyond": deep,
+        f"{way}: {BEYOND}": deep,
         "odd steps, whose fragments move": pipelined and steps % 2 == 1,
         "fragments loaded word by word": sum(held[o] for o in words),
-        "steps beyond, word by word": len(words) * deep,
+        f"{BEYOND}, word by word": len(words) * deep,
         # Without a swizzle one address serves all rows.
         "tiles without a swizzle": sum(not s for s in swizzled.values()),
         "operands turned in pairs of bytes": sum(t.interleaved for t in tiles.values()),
@@ -209,7 +217,7 @@ def _risks(
     steps = max(1, spec.block[2] // instruction.k)
     words = sum(t.way == "words" for t in tiles.values())
     return {
-        "steps beyond, word by word": words * max(0, steps - FEW_STEPS),
+        f"{BEYOND}, word by word": words * max(0, steps - FEW_STEPS),
         "chunks through registers": (not asynchronous) * min(chunks, MOST_HELD),
         "chunks behind the threads": asynchronous * min(chunks, MANY_CHUNKS),
         "fp8 made of f16": instruction.type_a in FP8 and fp8_is_made_of_f16(arch),

@@ -13,10 +13,11 @@ import pytest
 
 import tilegen as tg
 from tilegen.backend import Resources
+from tilegen.errors import PlanError
 from tilegen.plan import RegisterUse
 from tilegen.sweep import Compiled
 from tilegen_cuda import register_model
-from tilegen_cuda.register_model import Fitted, fitted
+from tilegen_cuda.register_model import MAY_SPILL, Fitted, fitted
 
 ROOT = Path(__file__).parents[2]
 
@@ -164,6 +165,36 @@ def test_more_sums_and_more_to_move_take_more_registers(form: str) -> None:
     base = predicted((64, 64, 16), (32, 32))
     assert predicted((128, 64, 16), (64, 32)) > base
     assert predicted((64, 64, 32), (32, 32)) > base
+
+
+def test_a_loop_too_deep_for_its_addresses_is_refused_with_the_nearest_depth() -> None:
+    spec = tg.TileSpec(
+        block=(64, 64, 256), warp=(64, 64), stages=1, types={"a": "bf16", "b": "bf16"}
+    )
+    spec = spec.replace(pins={"cuda": {"form": "mma_sync"}})
+    with pytest.raises(PlanError, match=r"block\[2\] = 256: 16 steps .* nearest legal value: 128"):
+        tg.lower(spec, "cuda", "sm_90")
+    assert tg.lower(spec.replace(block=(64, 64, 128)), "cuda", "sm_90").block[2] == 128
+    # Too many sums spill at any depth.
+    large = spec.replace(block=(128, 96, 32), warp=(128, 96), stages=3)
+    with pytest.raises(PlanError, match="the kernel would spill") as raised:
+        tg.lower(large, "cuda", "sm_90")
+    assert "BLOCK_K" not in str(raised.value)
+
+
+def test_what_may_spill_is_said_and_not_refused() -> None:
+    # NVRTC 13.0 spills 44 bytes in the widest entry, and none where four warps share the tile.
+    spec = tg.TileSpec(
+        block=(64, 64, 32), warp=(64, 64), stages=3, types={"a": "bf16", "b": "bf16"}
+    )
+    plan = tg.lower(spec, "cuda", "sm_80")
+    (use,) = plan.budget.registers
+    assert (use.spills, use.doubtful) == (False, True)
+    assert MAY_SPILL in plan.notes
+    assert "perhaps" in str(plan)
+    sure = tg.lower(spec.replace(block=(128, 128, 32)), "cuda", "sm_80")
+    assert MAY_SPILL not in sure.notes
+    assert not sure.budget.registers[0].doubtful
 
 
 def test_fp8_takes_more_on_hopper_which_has_no_instruction_for_it() -> None:
