@@ -198,4 +198,3 @@ def _asynchronous(staging: Mapping[str, Staging], spec: TileSpec, arch: Arch) ->
     if not copies_behind(spec, arch):
         return frozenset()
     return frozenset(o for o, s in staging.items() if not s.turned)
-

@@ -203,6 +203,7 @@ def test_fp8_takes_more_on_hopper_which_has_no_instruction_for_it() -> None:
         block=(64, 64, 32), warp=(32, 32), types={"a": "e4m3", "b": "e4m3"}, layout={"b": "col"}
     )
     hopper, ada, blackwell = (
-        tg.lower(spec, "cuda", a).budget.registers[0].predicted for a in ("sm_90", "sm_89", "sm_120")
+        tg.lower(spec, "cuda", a).budget.registers[0].predicted
+        for a in ("sm_90", "sm_89", "sm_120")
     )
     assert hopper - 20 >= ada == blackwell
