@@ -296,6 +296,8 @@ def _budget(plan: KernelPlan) -> Pairs:
         where = f" ({use.role})" if use.role != "all" else ""
         entry = f" in {use.entry}" if use.entry else ""
         yield f"{use.file} registers{where}{entry}", _registers(use)
+        if use.entries and not use.spills:
+            yield "by entry", ", ".join(f"{name} {count}" for name, count in use.entries.items())
     yield "spills predicted", _spills(b.registers)
     share = f" ({b.shared_bytes / b.shared_limit:.0%})" if b.shared_limit else ""
     yield "shared memory", f"{b.shared_bytes} of {b.shared_limit} bytes a block{share}"

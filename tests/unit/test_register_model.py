@@ -192,6 +192,8 @@ def test_what_may_spill_is_said_and_not_refused() -> None:
     assert (use.spills, use.doubtful) == (False, True)
     assert MAY_SPILL in plan.notes
     assert "perhaps" in str(plan)
+    told = ", ".join(f"{variant} {use.of(variant)}" for variant in ("wide", "by8", "by4", "narrow"))
+    assert told in " ".join(str(plan).split())
     sure = tg.lower(spec.replace(block=(128, 128, 32)), "cuda", "sm_80")
     assert MAY_SPILL not in sure.notes
     assert not sure.budget.registers[0].doubtful
