@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from tilegen.dataflow import (
@@ -78,7 +78,11 @@ class RegisterUse:
     role : str
         Whose registers: a role's name, ``"all"`` where every warp does the same.
     entry : str
-        Of which entry; empty: the main ones.
+        Of which entry; empty: the main ones, of which the one that takes the most counts.
+    entries : mapping
+        Registers predicted of single main entries, by their variant, where the form tells them apart.
+    doubtful : bool
+        Whether it may spill although it is not predicted to.
     """
 
     file: str
@@ -89,6 +93,8 @@ class RegisterUse:
     limit: int
     role: str = "all"
     entry: str = ""
+    entries: Mapping[str, int] = field(default_factory=dict, hash=False)
+    doubtful: bool = False
 
     @property
     def predicted(self) -> int:
@@ -103,13 +109,9 @@ class RegisterUse:
         """Whether the prediction is the limit itself: a compiler would take more if it could."""
         return self.predicted == self.limit
 
-    def expected(self, more: int) -> RegisterUse:
-        """Of what a thread needs, what a compiler will take: so many more, as far as the limit leaves it.
-
-        A need beyond the limit stays, and tells the spill.
-        """
-        room = self.limit - self.predicted
-        return self if self.spills else replace(self, addressing=self.addressing + min(more, room))
+    def of(self, variant: str) -> int:
+        """What is predicted of the main entry of this variant; what would spill is told of all."""
+        return self.predicted if self.spills else self.entries.get(variant, self.predicted)
 
 
 @dataclass(frozen=True)

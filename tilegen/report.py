@@ -301,7 +301,9 @@ def _budget(plan: KernelPlan) -> Pairs:
         where = f" ({use.role})" if use.role != "all" else ""
         entry = f" in {use.entry}" if use.entry else ""
         yield f"{use.file} registers{where}{entry}", _registers(use)
-    yield "spills predicted", "yes" if any(use.spills for use in b.registers) else "no"
+        if use.entries and not use.spills:
+            yield "by entry", ", ".join(f"{name} {count}" for name, count in use.entries.items())
+    yield "spills predicted", _spills(b.registers)
     share = f" ({b.shared_bytes / b.shared_limit:.0%})" if b.shared_limit else ""
     yield "shared memory", f"{b.shared_bytes} of {b.shared_limit} bytes a block{share}"
     if b.private_bytes:
@@ -317,6 +319,12 @@ def _budget(plan: KernelPlan) -> Pairs:
     if b.flop_per_shared_load:
         yield "FLOP per shared load", f"{b.flop_per_shared_load:.4g}"
     yield "FLOP per global byte", f"{b.flop_per_global_byte:.4g}"
+
+
+def _spills(uses: Sequence[RegisterUse]) -> str:
+    if any(use.spills for use in uses):
+        return "yes"
+    return "perhaps: close to the limit" if any(use.doubtful for use in uses) else "no"
 
 
 def _registers(use: RegisterUse) -> str:

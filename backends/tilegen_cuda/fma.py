@@ -14,7 +14,6 @@ from tilegen.plan import (
     Copy,
     KernelPlan,
     Pipeline,
-    RegisterUse,
     Role,
     SharedTile,
 )
@@ -29,20 +28,16 @@ from tilegen.tiling import (
     main_entries,
     occupancy,
     planned_steps,
-    registers_left,
 )
 
 from .archs import SCALARS, dynamic_bytes
 from .choices import common_pins, copies_behind, least_blocks
+from .fma_registers import registers
+from .register_model import MAY_SPILL
 from .types import FMA_COMBINATIONS
 
 # How deep the loop over BLOCK_K is unrolled.
 UNROLL_K = 8
-# Registers beside sums and operands, and for each fetch of a thread by cp.async and through registers:
-# its addresses, and what it holds. What must be there at least, and what ptxas takes where there is
-# room; with one stage nothing travels beside the products. Fitted: docs/register_model.py.
-NEEDED, NEEDED_OF_ONE_STAGE = (60, 4, 8), (20, 4, 8)
-WANTED, WANTED_OF_ONE_STAGE = (15, 7, 11), (30, 8, 13)
 # What one access of the widest kind moves.
 WIDEST_BYTES = 16
 
@@ -95,14 +90,26 @@ class Fma:
         stages, shared, fewer = stages_that_fit(spec, arch, tiles)
         notes += [*fewer, *conflict_notes(shared, "shared")]
         min_blocks = least_blocks(spec)
+        use, entries, risks = registers(
+            spec, arch, way, staging, shared, behind, threads, min_blocks, stages
+        )
+        if use.doubtful:
+            notes.append(MAY_SPILL)
         return replace(
             base,
             thread=way.thread,
             passes=way.passes,
             stages=stages,
             shared=shared,
-            registers=(_registers(spec, arch, way, staging, behind, threads, min_blocks, stages),),
-            numbers={"way": way, "staging": staging, "behind": behind, "min_blocks": min_blocks},
+            registers=(use,),
+            numbers={
+                "register_terms": entries,
+                "register_risks": risks,
+                "way": way,
+                "staging": staging,
+                "behind": behind,
+                "min_blocks": min_blocks,
+            },
             notes=tuple(notes),
         )
 
@@ -191,39 +198,3 @@ def _asynchronous(staging: Mapping[str, Staging], spec: TileSpec, arch: Arch) ->
     if not copies_behind(spec, arch):
         return frozenset()
     return frozenset(o for o, s in staging.items() if not s.turned)
-
-
-def _registers(
-    spec: TileSpec,
-    arch: Arch,
-    way: LaneTile,
-    staging: Mapping[str, Staging],
-    behind: frozenset[str],
-    threads: int,
-    min_blocks: int,
-    stages: int,
-) -> RegisterUse:
-    """Registers of one thread, and how many it can have in a block of so many."""
-    words, (rows, cols) = DTYPES[spec.types.acc].bytes // 4, way.tile
-    fetches = {o: s.fetches(threads) for o, s in staging.items()}
-    held = sum(s.registers(threads) for o, s in staging.items() if o not in behind)
-    copied = sum(n for o, n in fetches.items() if o in behind)
-    fetched = sum(fetches.values()) - copied
-
-    def beside(counts: tuple[int, int, int]) -> int:
-        base, of_copied, of_fetched = counts
-        return base + of_copied * copied + of_fetched * fetched
-
-    pipelined = stages > 1
-    needed = beside(NEEDED if pipelined else NEEDED_OF_ONE_STAGE)
-    wanted = beside(WANTED if pipelined else WANTED_OF_ONE_STAGE)
-    operands = (rows + cols) * words
-    return RegisterUse(
-        arch.registers.name,
-        accumulators=rows * cols * words,
-        operands=operands,
-        staging=held,
-        addressing=needed - held,
-        limit=registers_left(arch, threads, min_blocks),
-        # Where there is room, the operands of the next step in k are loaded beside those of this one.
-    ).expected((operands if pipelined else 0) + wanted - needed)

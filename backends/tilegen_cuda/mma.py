@@ -26,8 +26,9 @@ from .choices import common_pins, copies_behind, least_blocks
 from .mma_entries import entries, sum_bytes
 from .mma_fragments import fragments, ownership
 from .mma_instructions import FP8, combinations, fp8_is_made_of_f16, turned
-from .mma_registers import BUFFERS, register_use
+from .mma_registers import BUFFERS, registers, steps_spill
 from .mma_tiles import CHUNK_BYTES, OperandTile, shared_tiles
+from .register_model import MAY_SPILL
 
 EPILOGUES = ("direct", "shared")
 
@@ -49,7 +50,13 @@ class MmaSync:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        return (instruction_serves, rows_are_whole_chunks, pairs_are_whole, epilogue_fits)
+        return (
+            instruction_serves,
+            rows_are_whole_chunks,
+            pairs_are_whole,
+            epilogue_fits,
+            steps_fit_in_registers,
+        )
 
     def types(self, arch: Arch) -> Sequence[TypeCombination]:
         return combinations(of_arch(arch))
@@ -89,15 +96,20 @@ class MmaSync:
                 f"(docs/matrix-arithmetic.md): on {arch.name} results may leave the error bound"
             )
         asynchronous, min_blocks = copies_behind(spec, arch), least_blocks(spec)
+        use, terms, risks = registers(
+            spec, arch, instruction, tiles, shared, threads, min_blocks, stages, asynchronous
+        )
+        if use.doubtful:
+            notes.append(MAY_SPILL)
         return replace(
             base,
             stages=stages,
             split_k=spec.split_k,
             shared=shared,
-            registers=(
-                register_use(stages, arch, instruction, tiles, threads, min_blocks, asynchronous),
-            ),
+            registers=(use,),
             numbers={
+                "register_terms": terms,
+                "register_risks": risks,
                 "tiles": tiles,
                 "asynchronous": asynchronous,
                 "min_blocks": min_blocks,
@@ -223,6 +235,21 @@ def epilogue_fits(c: Candidate) -> Iterator[Violation]:
             c.spec.block[1],
             f"the epilogue's rows take {needed} bytes of shared memory and {c.arch.name} allows "
             f"{c.arch.shared_bytes}; pins.cuda.epilogue = direct takes none",
+        )
+
+
+def steps_fit_in_registers(c: Candidate) -> Iterator[Violation]:
+    """The steps of the unrolled loop over BLOCK_K leave the sums their registers."""
+    if not c.registers or not c.registers[0].spills or c.instruction is None:
+        return
+    entries, risks = c.numbers["register_terms"], c.numbers["register_risks"]
+    if steps_spill(entries, risks, c.registers[0].limit):
+        yield Violation(
+            "registers",
+            "block[2]",
+            c.spec.block[2],
+            f"{c.spec.block[2] // c.instruction.k} steps of the unrolled loop over BLOCK_K have "
+            "addresses of their own, and with them the kernel would spill",
         )
 
 

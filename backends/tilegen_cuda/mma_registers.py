@@ -1,67 +1,239 @@
-"""How many registers a thread of the mma_sync form takes: what it needs, and what ptxas takes besides.
+"""What the registers of the mma_sync form's entries are for, term by term.
 
-The constants are fitted to what ptxas says of drawn specs: docs/register_model.py, docs/registers.md.
+What one of each term takes is fitted: register_model.py, docs/registers.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch, Instruction
-from tilegen.plan import RegisterUse
+from tilegen.plan import RegisterUse, SharedTile
+from tilegen.spec import TileSpec
 from tilegen.tiling import registers_left
 
+from .mma_entries import widths
 from .mma_instructions import FP8, fp8_is_made_of_f16
 from .mma_tiles import CHUNK_BYTES, OperandTile
+from .register_model import AHEAD, Terms, fitted, register_use
 
 # Registers of a chunk.
 WORDS = CHUNK_BYTES // 4
 # Fragments of this step in k and of the next one.
 BUFFERS = 2
-# Registers beside sums and fragments, and for each row of chunks that a thread moves: its addresses.
-# What must be there at least, and what ptxas takes where there is room, to have more loads under way.
-# With one stage nothing travels beside the products.
-NEEDED, NEEDED_OF_ONE_STAGE = (31, 2), (5, 4)
-WANTED, WANTED_OF_ONE_STAGE = (40, 5), (15, 4)
-# Of so many rows on ptxas computes addresses anew.
-MOST_ROWS = 24
-# sm_90 has no mma.sync of fp8: ptxas multiplies f16, two fragments for one.
-FP8_FRAGMENTS = 2
-# Elements of tf32 are rounded on their way to the instruction.
-ROUNDING = 8
+# The first steps take more than those beyond.
+FEW_STEPS, BEYOND = 4, "steps beyond"
+# Chunks of a thread: the first two lie in registers anyway; of more than the most nothing is kept.
+FIRST_CHUNKS, MORE_CHUNKS, MANY_CHUNKS, MOST_CHUNKS = 2, 10, 26, 56
+FEW_HELD, MOST_HELD, MOST_ROWS = 4, 12, 12
 
 
-def register_use(
-    stages: int,
+def registers(
+    spec: TileSpec,
     arch: Arch,
     instruction: Instruction,
     tiles: Mapping[str, OperandTile],
+    shared: tuple[SharedTile, ...],
     threads: int,
     min_blocks: int,
+    stages: int,
     asynchronous: bool,
-) -> RegisterUse:
-    """Registers of one thread, and how many it can have in a block of so many.
+) -> tuple[RegisterUse, Mapping[str, Terms], Terms]:
+    """Registers of one thread, and what they were counted from.
 
     Parameters
     ----------
+    shared : tuple of SharedTile
+        The tiles of A and B in shared memory.
+    threads : int
+        Of a block, of which a multiprocessor holds at least ``min_blocks``.
     stages : int
         Tiles of K in flight, after lowering.
     asynchronous : bool
         Whether cp.async brings the tiles, which takes no registers.
+
+    Returns
+    -------
+    use : RegisterUse
+    entries : mapping
+        The terms of each main entry, by its variant.
+    risks : mapping
+        Terms that lead to spills.
     """
-    fetches = {t: t.fetches(threads) for t in tiles.values()}
-    fragments = sum(t.mmas * instruction.registers(o) for o, t in tiles.items())
-    made = FP8_FRAGMENTS if instruction.type_a in FP8 and fp8_is_made_of_f16(arch) else 0
-    rows = min(MOST_ROWS, sum(slow for slow, _ in fetches.values()))
-    needed, needed_of_row = NEEDED if stages > 1 else NEEDED_OF_ONE_STAGE
-    rounding = ROUNDING if instruction.type_a == "tf32" else 0
-    wanted, wanted_of_row = WANTED if stages > 1 else WANTED_OF_ONE_STAGE
-    chunks = sum(slow * fast for slow, fast in fetches.values())
-    return RegisterUse(
-        arch.registers.name,
+    limit = registers_left(arch, threads, min_blocks)
+    swizzled = {t.operand: t.swizzle == "xor" for t in shared}
+    common = _common(spec, arch, instruction, tiles, swizzled, threads, stages, asynchronous)
+    entries: dict[str, Terms] = {}
+    for variant, _ in widths(spec):
+        if variant == "wide":
+            more = _wide(tiles, threads, stages, instruction, asynchronous)
+        else:
+            more = _narrower(variant, spec, tiles, threads, stages, asynchronous)
+        entries[variant] = {**common, **more}
+    risks = _risks(spec, arch, instruction, tiles, threads, limit, asynchronous)
+    chunks = sum(slow * fast for slow, fast in _fetches(tiles, threads))
+    use = register_use(
+        "mma_sync",
+        entries,
+        risks,
+        file=arch.registers.name,
+        limit=limit,
         accumulators=tiles["a"].mmas * tiles["b"].mmas * instruction.registers("c"),
-        operands=(BUFFERS + made) * fragments,
+        operands=BUFFERS * _fragments(instruction, tiles),
         staging=0 if asynchronous else chunks * WORDS,
-        addressing=needed + needed_of_row * rows + rounding,
-        limit=registers_left(arch, threads, min_blocks),
-    ).expected(wanted - needed + (wanted_of_row - needed_of_row) * rows)
+    )
+    return use, entries, risks
+
+
+def steps_spill(entries: Mapping[str, Terms], risks: Terms, limit: int) -> bool:
+    """Whether it would not spill if the unrolled loop over BLOCK_K had no more than a few steps."""
+    few = {v: {n: c for n, c in t.items() if BEYOND not in n} for v, t in entries.items()}
+    model = fitted("mma_sync")
+    beside = {n: c for n, c in risks.items() if BEYOND not in n}
+    return model.need(few, beside) - limit <= model.refused
+
+
+def _common(
+    spec: TileSpec,
+    arch: Arch,
+    instruction: Instruction,
+    tiles: Mapping[str, OperandTile],
+    swizzled: Mapping[str, bool],
+    threads: int,
+    stages: int,
+    asynchronous: bool,
+) -> dict[str, float]:
+    """The terms of every entry: sums, fragments, and the addresses from which those are loaded."""
+    pipelined = stages > 1
+    way = "pipelined" if pipelined else "single"
+    steps = max(1, spec.block[2] // instruction.k)
+    sums = tiles["a"].mmas * tiles["b"].mmas * instruction.registers("c")
+    held = {o: t.mmas * instruction.registers(o) for o, t in tiles.items()}
+    fragments = sum(held.values())
+    words = [o for o, t in tiles.items() if t.way == "words"]
+    deep = max(0, steps - FEW_STEPS)
+    fp8 = instruction.type_a in FP8 and fp8_is_made_of_f16(arch)
+    return {
+        # One stage: nothing travels beside the products, so phases share registers.
+        f"{way}": 1,
+        f"{way}: sums": sums,
+        f"{way}: fragments of a step": fragments,
+        f"{way}: fragments of the next step": fragments * (steps > 1),
+        # Steps are unrolled: each has addresses of its own.
+        f"{way}: steps up to 4": min(steps, FEW_STEPS) - 1,
+        f"{way}: {BEYOND}": deep,
+        "odd steps, whose fragments move": pipelined and steps % 2 == 1,
+        "fragments loaded word by word": sum(held[o] for o in words),
+        f"{BEYOND}, word by word": len(words) * deep,
+        # Without a swizzle one address serves all rows.
+        "tiles without a swizzle": sum(not s for s in swizzled.values()),
+        "operands turned in pairs of bytes": sum(t.interleaved for t in tiles.values()),
+        "accesses that turn": sum(
+            max(0, t.accesses() - 1)
+            for o, t in tiles.items()
+            if t.way in ("ldmatrix_trans", "ldmatrix_pairs") and swizzled[o]
+        ),
+        # sm_90 has no mma.sync of fp8: ptxas multiplies f16, with sums of its own.
+        "sums of fp8 made of f16": fp8 * sums,
+        "sums of fp8 made of f16, more steps": fp8
+        * sums
+        * max(0, min(steps, FEW_STEPS) - (2 if pipelined else 1)),
+        # Each element is rounded, and a NaN kept one.
+        "fragments of tf32": (instruction.type_a == "tf32") * fragments,
+        "f64": instruction.type_a == "f64",
+        "s32": spec.types.acc == "s32",
+        # Pointers that move to their batch stay in registers.
+        "batch": spec.batch == "strided",
+        "rows of several accesses": any(fast > 1 for _, fast in _fetches(tiles, threads)),
+        "through registers": not asynchronous,
+    }
+
+
+def _wide(
+    tiles: Mapping[str, OperandTile],
+    threads: int,
+    stages: int,
+    instruction: Instruction,
+    asynchronous: bool,
+) -> dict[str, float]:
+    """Chunks of 16 bytes are unrolled: an address each ahead, or the data on its way."""
+    way = "pipelined" if stages > 1 else "single"
+    fetches = _fetches(tiles, threads)
+    chunks = sum(slow * fast for slow, fast in fetches)
+    steps = max(1, next(iter(tiles.values())).depth // instruction.k)
+    across = sum(min(t.fetches(threads)[0], MOST_ROWS) for t in tiles.values() if not t.along_k)
+    return {
+        "wide": 1,
+        f"{AHEAD}{way}, steps up to 4": min(steps, FEW_STEPS) - 1,
+        f"{AHEAD}{way}, chunks 3 to 10": asynchronous * _between(chunks, FIRST_CHUNKS, MORE_CHUNKS),
+        f"{AHEAD}{way}, chunks 11 to 26": asynchronous * _between(chunks, MORE_CHUNKS, MANY_CHUNKS),
+        f"{AHEAD}chunks 27 to 56": asynchronous * _between(chunks, MANY_CHUNKS, MOST_CHUNKS),
+        f"{AHEAD}rows along K": asynchronous * across,
+        f"{way}: chunks held, up to 4": (not asynchronous) * min(chunks, FEW_HELD),
+        f"{way}: chunks held, up to 12": (not asynchronous) * _between(chunks, FEW_HELD, MOST_HELD),
+    }
+
+
+def _narrower(
+    variant: str,
+    spec: TileSpec,
+    tiles: Mapping[str, OperandTile],
+    threads: int,
+    stages: int,
+    asynchronous: bool,
+) -> dict[str, float]:
+    """Narrower copies loop over chunks; where there is one of them, the loop is none, and loads meet."""
+    single = [slow * fast == 1 for slow, fast in _fetches(tiles, threads)]
+    out: dict[str, float] = {
+        "narrower: operands of one chunk": sum(single),
+        "narrower, through registers": not asynchronous,
+    }
+    if variant == "narrow":
+        bytes_ = DTYPES[spec.types.a].bytes
+        elements = all(single) * CHUNK_BYTES // bytes_
+        out |= {
+            "narrow": 1,
+            "narrow: single bytes": bytes_ == 1,
+            "narrow: s32": spec.types.acc == "s32",
+            # The gathers of both operands are under way at once, in the prologue of all stages.
+            f"{AHEAD}elements gathered at once": elements,
+            f"{AHEAD}elements gathered at once, of more stages": elements * max(0, stages - 1),
+        }
+    return out
+
+
+def _risks(
+    spec: TileSpec,
+    arch: Arch,
+    instruction: Instruction,
+    tiles: Mapping[str, OperandTile],
+    threads: int,
+    limit: int,
+    asynchronous: bool,
+) -> dict[str, float]:
+    """Terms that decide whether it spills, beside what is taken and what is kept."""
+    chunks = sum(slow * fast for slow, fast in _fetches(tiles, threads))
+    steps = max(1, spec.block[2] // instruction.k)
+    words = sum(t.way == "words" for t in tiles.values())
+    return {
+        f"{BEYOND}, word by word": words * max(0, steps - FEW_STEPS),
+        "chunks through registers": (not asynchronous) * min(chunks, MOST_HELD),
+        "chunks behind the threads": asynchronous * min(chunks, MANY_CHUNKS),
+        "fp8 made of f16": instruction.type_a in FP8 and fp8_is_made_of_f16(arch),
+        # With few registers ptxas computes anew what it would keep.
+        "a limit below 255": limit < arch.registers.per_lane,
+    }
+
+
+def _fetches(tiles: Mapping[str, OperandTile], threads: int) -> list[tuple[int, int]]:
+    return [t.fetches(threads) for t in tiles.values()]
+
+
+def _fragments(instruction: Instruction, tiles: Mapping[str, OperandTile]) -> int:
+    return sum(t.mmas * instruction.registers(o) for o, t in tiles.items())
+
+
+def _between(count: int, low: int, high: int) -> int:
+    """How many of a count lie above ``low``, up to ``high``."""
+    return min(max(0, count - low), high - low)

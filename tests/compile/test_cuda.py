@@ -15,6 +15,7 @@ import tilegen as tg
 import tilegen.cli as cli
 from tilegen import registry
 from tilegen.errors import CompileError, SpecError
+from tilegen.lower import attempt
 from tilegen_cuda.archs import ARCHS
 from tilegen_cuda.toolchain import nvrtc
 
@@ -80,6 +81,44 @@ def test_what_is_predicted_not_to_spill_does_not(tile: dict[str, Any]) -> None:
         assert said.spill_bytes == 0
         assert said.registers is not None
         assert abs(said.registers - use.predicted) <= 48
+
+
+BF16 = {"types": {"a": "bf16", "b": "bf16", "acc": "f32", "c": "bf16"}}
+# NVRTC 13.0: 168, 151, 151 and 161 registers; 128, 106, 106 and 126; 240, 233, 233 and 245.
+PREDICTED = [
+    {"block": (128, 128, 32), "warp": (64, 32), **BF16},
+    {"block": (64, 64, 64), "warp": (32, 32), **BF16},
+    {"block": (128, 128, 16), "warp": (64, 64), **BF16},
+]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("tile", PREDICTED, ids=str)
+def test_each_entry_takes_about_what_is_predicted_of_it(tile: dict[str, Any]) -> None:
+    binary = compiled("sm_80", stages=3, **tile)
+    (use,) = binary.source.plan.budget.registers
+    assert not use.doubtful
+    for entry in binary.source.plan.main_entries:
+        said = binary.resources[entry.name]
+        assert said.spill_bytes == 0
+        assert said.registers is not None
+        assert abs(said.registers - use.of(entry.variant)) <= 16, (entry.variant, use)
+    assert use.predicted == max(use.entries.values())
+
+
+@needs_nvrtc
+def test_more_steps_of_k_than_registers_for_their_addresses_spill() -> None:
+    # 32 bytes with 64 steps, 2028 with 128; none with 16, of which the plan is sure.
+    backend, arch = registry.get("cuda"), registry.get("cuda").archs["sm_90"]
+    spilled = {}
+    for depth in (256, 1024):
+        spec = tg.TileSpec(block=(16, 16, depth), warp=(16, 16), stages=1, **BF16)
+        plan, _ = attempt(spec, backend, arch, ("registers",))
+        assert plan is not None
+        (use,) = plan.budget.registers
+        said = tg.compile(tg.emit(plan)).resources[plan.main_entries[0].name]
+        spilled[depth] = (use.spills, use.doubtful, bool(said.spill_bytes))
+    assert spilled == {256: (False, False, False), 1024: (True, False, True)}
 
 
 @needs_nvrtc

@@ -202,7 +202,7 @@ def test_what_is_proposed_is_legal_or_nothing_is() -> None:
     """Proposals that break another rule would send the reader round in a circle."""
     for changes in (
         {**F64, "block": (256, 128, 16), "warp": (64, 64)},
-        {**F64, "block": (128, 128, 16), "warp": (64, 32)},
+        {**F64, "block": (96, 128, 16), "warp": (96, 32)},
         {"block": (512, 512, 8), "warp": (64, 64)},
         {"block": (16, 16, 4096), "warp": (16, 16)},
         {"block": (100, 128, 32), "warp": (64, 32)},

@@ -90,8 +90,9 @@ def _registers(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Iterator[L
     for use in uses:
         where = entry.name if use.role == "all" else f"{entry.name}, {use.role}"
         where += f", {use.file}" if several else ""
-        line = Line("registers", where, use.predicted, None, use.limit)
-        if use.at_limit:
+        predicted = use.of(entry.variant)
+        line = Line("registers", where, predicted, None, use.limit)
+        if predicted == use.limit:
             line = replace(line, note="predicted at the limit")
         if use.role != "all" and roles:
             note = "the role sets its own number (setmaxnreg) and the compiler reports the launch's"
@@ -105,7 +106,7 @@ def _registers(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Iterator[L
             note = f"a launch of {entry.block} threads a block leaves each {use.limit}"
             yield replace(line, measured=said, verdict=FAIL, note=note)
         else:
-            miss = _miss(said, use.predicted)
+            miss = _miss(said, predicted)
             note = _joined(line.note, miss)
             yield replace(line, measured=said, verdict=INFO if miss else PASS, note=note)
 
@@ -122,12 +123,18 @@ def _miss(measured: int, predicted: int) -> str:
 
 def _spills(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Line:
     said, uses = compiled.of(entry), uses_of(plan, entry)
-    predicted = None if not uses else "some" if any(use.spills for use in uses) else 0
+    predicted = None if not uses else _predicted_spills(uses)
     line = Line("spills", entry.name, predicted, None, 0, "bytes")
     if said.spill_bytes is None:
         return replace(line, verdict=UNMEASURED, note=compiled.silent("spills"))
-    most = 0 if predicted else min((use.limit for use in uses), default=0)
+    most = 0 if predicted == "some" else min((use.limit for use in uses), default=0)
     return _spilled(line, said, most)
+
+
+def _predicted_spills(uses: list[RegisterUse]) -> str | int:
+    if any(use.spills for use in uses):
+        return "some"
+    return "perhaps" if any(use.doubtful for use in uses) else 0
 
 
 def _spilled(line: Line, said: Resources, most: int = 0) -> Line:

@@ -6,7 +6,7 @@
 // template  fma.cu.j2
 // entries   gemm_wide (wide), gemm_narrow (narrow)
 // launch    ((M + 31) / 32) * ((N + 47) / 48) * batch blocks in x, 128 threads, 5248 bytes of shared memory
-// planned   107 of 255 32-bit registers a lane (24 accumulators, 14 operands, 12 staging, 57 addresses)
+// planned   109 of 255 32-bit registers a lane (24 accumulators, 14 operands, 12 staging, 59 addresses)
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: it stages tiles of A and B in shared
 // memory as [k][row], and each thread adds up the outer products of its rows and columns.

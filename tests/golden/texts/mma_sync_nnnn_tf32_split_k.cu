@@ -6,7 +6,7 @@
 // template  mma_sync.cu.j2
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_narrow (narrow), gemm_reduce_wide (reduce_wide), gemm_reduce_narrow (reduce_narrow)
 // launch    (((M + 63) / 64) * ((N + 63) / 64) * batch) * 2 blocks in x, 128 threads, 32768 bytes of shared memory
-// planned   152 of 255 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 88 addresses)
+// planned   154 of 255 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 90 addresses)
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: asynchronous copies bring
 // tiles of A and B into shared memory as they lie in global memory, and each warp multiplies fragments

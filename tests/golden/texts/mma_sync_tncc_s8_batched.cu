@@ -6,7 +6,7 @@
 // template  mma_sync.cu.j2
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_by4 (by4), gemm_narrow (narrow)
 // launch    ((M + 63) / 64) * ((N + 63) / 64) * batch blocks in x, 128 threads, 16384 bytes of shared memory
-// planned   124 of 255 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 60 addresses)
+// planned   132 of 255 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 68 addresses)
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: asynchronous copies bring
 // tiles of A and B into shared memory as they lie in global memory, and each warp multiplies fragments
