@@ -34,7 +34,7 @@ BEST_ALIGNMENT = 256
 ORDERS = (0, 1, 2)
 # So many launches of an entry that have few blocks go through all orders and the race detector, and so
 # many larger ones through the race detector. The others run in one order, each time another one.
-FEW_BLOCKS, WHOLE_OF_FEW, WATCHED_OF_MANY = 4, 8, 1
+FEW_BLOCKS, WHOLE_OF_FEW, WATCHED_OF_MANY = 4, 6, 1
 # Multiply-adds a second of one run in one order, for a warning's estimate: 256^3 in 67 to 82 ms is 200 to
 # 250 million (docs/emulator.md); 512^3 on a machine with other work was 79 million in f32 and f16 and 45
 # in tf32. The race run takes 1.2 to 2.2 times as long as a plain one (there too).
