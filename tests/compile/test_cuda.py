@@ -84,12 +84,8 @@ def test_what_is_predicted_not_to_spill_does_not(tile: dict[str, Any]) -> None:
 
 
 BF16 = {"types": {"a": "bf16", "b": "bf16", "acc": "f32", "c": "bf16"}}
-# NVRTC 13.0: 168, 151, 151 and 161 registers; 128, 106, 106 and 126; 240, 233, 233 and 245.
-PREDICTED = [
-    {"block": (128, 128, 32), "warp": (64, 32), **BF16},
-    {"block": (64, 64, 64), "warp": (32, 32), **BF16},
-    {"block": (128, 128, 16), "warp": (64, 64), **BF16},
-]
+# NVRTC 13.0: 128, 106, 106 and 126 registers.
+PREDICTED = [{"block": (64, 64, 64), "warp": (32, 32), **BF16}]
 
 
 @needs_nvrtc
@@ -108,17 +104,19 @@ def test_each_entry_takes_about_what_is_predicted_of_it(tile: dict[str, Any]) ->
 
 @needs_nvrtc
 def test_more_steps_of_k_than_registers_for_their_addresses_spill() -> None:
-    # 32 bytes with 64 steps, 2028 with 128; none with 16, of which the plan is sure.
+    # NVRTC 13.0: 32 bytes with 64 steps, which take it long; none with 16, of which the plan is sure.
     backend, arch = registry.get("cuda"), registry.get("cuda").archs["sm_90"]
-    spilled = {}
+    told = {}
     for depth in (256, 1024):
         spec = tg.TileSpec(block=(16, 16, depth), warp=(16, 16), stages=1, **BF16)
         plan, _ = attempt(spec, backend, arch, ("registers",))
         assert plan is not None
         (use,) = plan.budget.registers
-        said = tg.compile(tg.emit(plan)).resources[plan.main_entries[0].name]
-        spilled[depth] = (use.spills, use.doubtful, bool(said.spill_bytes))
-    assert spilled == {256: (False, False, False), 1024: (True, False, True)}
+        told[depth] = use.spills, use.doubtful
+        if depth == 256:
+            said = tg.compile(tg.emit(plan)).resources[plan.main_entries[0].name]
+            assert said.spill_bytes == 0
+    assert told == {256: (False, False), 1024: (True, False)}
 
 
 @needs_nvrtc

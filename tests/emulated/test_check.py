@@ -336,13 +336,13 @@ def test_dynamic_shared_memory_that_is_not_given_is_the_cause_that_is_told(kerne
 
 def test_a_kernel_that_does_not_end_is_run_once(kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[str] = []
-    child = emulator.runs._child
+    started = emulator.runs._Started
 
-    def counted(executable: Path, launch: Any, program: Any) -> Any:
+    def counted(executable: Path, launch: Any) -> Any:
         runs.append(executable.name)
-        return child(executable, launch, program)
+        return started(executable, launch)
 
-    monkeypatch.setattr(emulator.runs, "_child", counted)
+    monkeypatch.setattr(emulator.runs, "_Started", counted)
     monkeypatch.setattr(emulator.runs, "LOOP_SECONDS", 0.3)
     report = kernel(GOOD.replace("float sum = 0;", "float sum = 0; while (K) if (M < 0) break;"))
     (line,) = report.failures

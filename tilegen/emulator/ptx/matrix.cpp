@@ -91,34 +91,57 @@ const MatrixArithmetic matrix_arithmetics[] = {
     {tensor_core_f32, fma_f64, exact_s32},
 };
 
+namespace {
+
+// Where the elements of all lanes lie in row-major matrices, lane by lane.
+template <class Shape, int k, int packed>
+struct Places {
+  static constexpr int m = Shape::m, n = Shape::n;
+  uint16_t a[m * k]{}, b[k * n]{}, c[m * n]{};
+  constexpr Places() {
+    for (int lane = 0; lane < 32; lane++) {
+      for (int i = 0; i < m * k / 32; i++) {
+        const Place at = Shape::a(lane, i, packed);
+        a[lane * (m * k / 32) + i] = uint16_t(at.row * k + at.col);
+      }
+      for (int i = 0; i < k * n / 32; i++) {
+        const Place at = Shape::b(lane, i, packed);
+        b[lane * (k * n / 32) + i] = uint16_t(at.row * n + at.col);
+      }
+      for (int i = 0; i < m * n / 32; i++) {
+        const Place at = Shape::c(lane, i);
+        c[lane * (m * n / 32) + i] = uint16_t(at.row * n + at.col);
+      }
+    }
+  }
+};
+template <class Shape, int k, int packed>
+constexpr Places<Shape, k, packed> places{};
+
+}  // namespace
+
 template <class Shape, int k, class D, class A, class B>
 void mma_compute(tg::Collective& warp) {
   using Sum = typename D::Native;
   constexpr int m = Shape::m, n = Shape::n, packed = bits_of<A> >= 32 ? 1 : 32 / bits_of<A>;
+  constexpr const auto& at = places<Shape, k, packed>;
+  constexpr int of_a = m * k / 32, of_b = k * n / 32, of_c = m * n / 32;
   Sum a[m * k], b[k * n], d[m * n];
   need_whole_warp(warp, "mma.sync");
   for (int lane = 0; lane < 32; lane++) {
     const MmaArgs& args = *static_cast<MmaArgs*>(warp.args[lane]);
-    for (int i = 0; i < m * k / 32; i++) {
-      const Place at = Shape::a(lane, i, packed);
-      a[at.row * k + at.col] = Sum(value<A>(element<A>(args.a, i)));
-    }
-    for (int i = 0; i < k * n / 32; i++) {
-      const Place at = Shape::b(lane, i, packed);
-      b[at.row * n + at.col] = Sum(value<B>(element<B>(args.b, i)));
-    }
-    for (int i = 0; i < m * n / 32; i++) {
-      const Place at = Shape::c(lane, i);
-      d[at.row * n + at.col] = value<D>(element<D>(args.c, i));
-    }
+    for (int i = 0; i < of_a; i++)
+      a[at.a[lane * of_a + i]] = Sum(value<A>(element<A>(args.a, i)));
+    for (int i = 0; i < of_b; i++)
+      b[at.b[lane * of_b + i]] = Sum(value<B>(element<B>(args.b, i)));
+    for (int i = 0; i < of_c; i++) d[at.c[lane * of_c + i]] = value<D>(element<D>(args.c, i));
   }
   const bool saturate = static_cast<MmaArgs*>(warp.args[0])->saturate;
   apply(MatrixOp{m, n, k, name_of<D>, name_of<A>, name_of<B>, name_of<D>, saturate, false}, a, b, d);
   for (int lane = 0; lane < 32; lane++) {
     const MmaArgs& args = *static_cast<MmaArgs*>(warp.args[lane]);
-    for (int i = 0; i < m * n / 32; i++) {
-      const Place at = Shape::c(lane, i);
-      const typename D::Raw bits = raw<D>(d[at.row * n + at.col]);
+    for (int i = 0; i < of_c; i++) {
+      const typename D::Raw bits = raw<D>(d[at.c[lane * of_c + i]]);
       memcpy(static_cast<char*>(args.d) + i * sizeof bits, &bits, sizeof bits);
     }
   }
