@@ -31,9 +31,6 @@ FEWEST_FOR_BIAS = 8
 TOLD_ROUNDING = 0.5
 # So few problems are a glance, to which none is added.
 FEWEST_FOR_ENTRIES = 10
-# After so many problems of one run Hypothesis goes on with near copies of those that it drew: five of
-# six would be (ConjectureRunner.generate_mutations_from, 6.1).
-AT_ONCE = 10
 
 
 @dataclass(frozen=True)
@@ -152,35 +149,11 @@ def _solve(
     kernel: Kernel, drawn: SearchStrategy[Problem], examples: int, seed: int
 ) -> list[tuple[Problem, Outcome]]:
     """Each problem that Hypothesis drew, with what came of it: the simplest one, then others."""
-    from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis import seed as with_seed
-
     from tilegen.testing import check_problem
+    from tilegen.testing.drawing import use_drawn
 
     solved: list[tuple[Problem, Outcome]] = []
-
-    turn = 0
-    # A strategy of few problems may have no more of them.
-    while len(solved) < examples and turn < examples:
-        # Each run begins with the simplest problem.
-        count = min(AT_ONCE, examples - len(solved) + bool(solved))
-
-        @with_seed(f"{seed} {turn}")
-        @settings(
-            max_examples=count,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-            phases=(Phase.generate, Phase.shrink),
-            report_multiple_bugs=False,
-        )
-        @given(drawn)
-        def run(problem: Problem) -> None:
-            if not solved or problem != solved[0][0]:
-                solved.append((problem, check_problem(kernel, problem)))
-
-        run()
-        turn += 1
+    use_drawn(drawn, examples, seed, lambda p: solved.append((p, check_problem(kernel, p))))
     return solved
 
 

@@ -72,7 +72,7 @@ def registers(
             more = _narrower(variant, spec, tiles, threads, stages, asynchronous)
         entries[variant] = {**common, **more}
     risks = _risks(spec, arch, instruction, tiles, threads, limit, asynchronous)
-    chunks = sum(slow * fast for slow, fast in _fetches(tiles, threads))
+    chunks = _chunks(tiles, threads)
     use = register_use(
         "mma_sync",
         entries,
@@ -213,7 +213,7 @@ def _risks(
     asynchronous: bool,
 ) -> dict[str, float]:
     """Terms that decide whether it spills, beside what is taken and what is kept."""
-    chunks = sum(slow * fast for slow, fast in _fetches(tiles, threads))
+    chunks = _chunks(tiles, threads)
     steps = max(1, spec.block[2] // instruction.k)
     words = sum(t.way == "words" for t in tiles.values())
     return {
@@ -228,6 +228,11 @@ def _risks(
 
 def _fetches(tiles: Mapping[str, OperandTile], threads: int) -> list[tuple[int, int]]:
     return [t.fetches(threads) for t in tiles.values()]
+
+
+def _chunks(tiles: Mapping[str, OperandTile], threads: int) -> int:
+    """Chunks that a thread moves."""
+    return sum(slow * fast for slow, fast in _fetches(tiles, threads))
 
 
 def _fragments(instruction: Instruction, tiles: Mapping[str, OperandTile]) -> int:

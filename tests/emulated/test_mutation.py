@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -38,6 +37,7 @@ from tilegen.mutation.worker import (
     WRONG,
     Task,
 )
+from tilegen.processors import cores
 from tilegen.render import KernelSource
 
 SPEC = tg.TileSpec(block=(8, 32, 4), warp=(8, 16), pins={"opencl": {"form": "vector_fragment"}})
@@ -130,8 +130,7 @@ def test_nothing_is_mutated_where_the_text_fails(device, monkeypatch) -> None:
 
 def test_a_sample_is_killed_or_explained(device, tmp_path: Path, capsys) -> None:
     """The same one each time, over the whole corpus; its report in all three forms."""
-    cores = len(os.sched_getaffinity(0))
-    result = mutate(corpus("opencl"), "opencl", device, sample=10, seed=0, jobs=min(2, cores))
+    result = mutate(corpus("opencl"), "opencl", device, sample=10, seed=0, jobs=min(2, cores()))
     assert len(result.judged) == 10
     assert [str(one.mutant) for one in result.unexplained] == []
     assert result.rate() > 0.7
@@ -145,9 +144,8 @@ def test_a_sample_is_killed_or_explained(device, tmp_path: Path, capsys) -> None
 def test_a_sample_of_cuda_is_killed_or_explained_on_the_emulator(number: int) -> None:
     """The same one each time, of a kernel of the corpus that holds much of its form's template."""
     quick = find_device(registry.get("cuda"), None, "emulator:quick")
-    cores = len(os.sched_getaffinity(0))
     some = corpus("cuda")[number : number + 1]
-    result = mutate(some, "cuda", quick, sample=8, seed=2, jobs=min(2, cores))
+    result = mutate(some, "cuda", quick, sample=8, seed=2, jobs=min(2, cores()))
     assert len(result.judged) == 8
     assert [str(one.mutant) for one in result.unexplained] == []
     assert sum(not one.survived for one in result.compiled) >= 5

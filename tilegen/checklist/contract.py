@@ -286,22 +286,11 @@ def pad_of(meaning: Meaning, operand: str, pad: int) -> int:
 
 def draw(meaning: Meaning, spec: TileSpec, examples: int, seed: int) -> tuple[Problem, ...]:
     """Problems from the strategies of :mod:`tilegen.testing`, brought within what the mapping gives."""
-    from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis import seed as with_seed
-
     from tilegen.testing import View, problems
+    from tilegen.testing.drawing import use_drawn
 
     out: list[Problem] = []
 
-    @with_seed(seed)
-    @settings(
-        max_examples=max(1, examples),
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=(Phase.generate,),
-    )
-    @given(problems(spec, largest=2 * max(spec.block[:2]) + 1))
     def collect(problem: Problem) -> None:
         m, n, k = (
             -(-size // multiple) * multiple
@@ -330,8 +319,8 @@ def draw(meaning: Meaning, spec: TileSpec, examples: int, seed: int) -> tuple[Pr
             )
         )
 
-    if examples:
-        collect()
+    drawn = problems(spec, largest=2 * max(spec.block[:2]) + 1)
+    use_drawn(drawn, examples, seed, collect, shrink=False)
     return tuple({repr(problem): problem for problem in out}.values())
 
 

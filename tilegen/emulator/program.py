@@ -152,8 +152,7 @@ class Program:
 
     def _dynamic_memory(self) -> tuple[list[str], int]:
         """Names and alignment of the dynamic shared memory: `extern __shared__ __align__(n) T name[];`."""
-        bare = _COMMENT.sub(" ", self.text)
-        found = [m for m in _DYNAMIC_NAME.finditer(bare) if "__shared__" in m.group(0)]
+        found = _dynamic_arrays(self.text)
         asked = [int(n) for m in found for n in _ALIGNMENT.findall(m.group(0))]
         # The window itself begins at a multiple of 1024.
         align = max((n for n in asked if n <= 1024), default=16)
@@ -162,10 +161,14 @@ class Program:
 
 def dynamic_memory_line(text: str) -> int:
     """The line of a text that declares dynamic shared memory, from 1; 0: none does."""
+    found = _dynamic_arrays(text)
+    return text.count("\n", 0, found[0].start()) + 1 if found else 0
+
+
+def _dynamic_arrays(text: str) -> list[re.Match[str]]:
+    """Declarations of dynamic shared memory, at their places in the text."""
     bare = _COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
-    found = (m for m in _DYNAMIC_NAME.finditer(bare) if "__shared__" in m[0])
-    first = next(found, None)
-    return 0 if first is None else bare.count("\n", 0, first.start()) + 1
+    return [m for m in _DYNAMIC_NAME.finditer(bare) if "__shared__" in m[0]]
 
 
 def _quoted(name: str) -> str:
