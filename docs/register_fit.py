@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 from register_model import BACKEND, RECORDS
 
 import tilegen as tg
+from tilegen.tiling import registers_left
 from tilegen_cuda import register_model as model
-from tilegen_cuda.register_model import AHEAD, PREFERRED
+from tilegen_cuda.register_model import AHEAD, FEW_LEFT, PREFERRED
 
 OUT = Path(__file__).parents[1] / "backends" / "tilegen_cuda" / "registers.json"
-# What is fitted on, by form: the last are of earlier texts, of which the widest entry is the same.
-FITTED_ON = {
-    "mma_sync": ("mma_sync-fit", "mma_sync-h200", "mma_sync-earlier"),
-    "fma": ("fma-fit", "fma-h200", "fma-earlier"),
-}
+# What is fitted on, by form: the last are of earlier texts, without blocks in their launch bounds, and
+# before those of which the widest entry alone is the same.
+FILES = ("fit", "fit_sm_120", "unnamed", "earlier")
+FITTED_ON = {form: tuple(f"{form}-{file}" for file in FILES) for form in ("mma_sync", "fma")}
 FOLDS = 6
 # Deviations below count by their square.
 SMALL = 3.0
@@ -50,13 +50,18 @@ UNFITTED = model.Fitted(defaultdict(float), defaultdict(float), 1e9, 1e9, (0, 0)
 
 @dataclass(frozen=True)
 class Record:
-    """One kernel: the terms of its entries, and what ptxas said of them."""
+    """One kernel: the terms of its entries, and what ptxas said of them.
+
+    ``asked`` says that its launch bounds named more than one block without a pin: to learn from, at
+    times more than a plan names.
+    """
 
     entries: Mapping[str, Mapping[str, float]]
     risks: Mapping[str, float]
     said: Mapping[str, tuple[int, int]]
     limit: int
     sums: int
+    asked: bool
 
     @property
     def spilled(self) -> bool:
@@ -82,12 +87,16 @@ def records(form: str) -> list[Record]:
                 variant = entry.removeprefix(f"{spec.name}_")
                 if variant in entries:
                     said[variant] = (registers, spill)
-            use = candidate.registers[0]
-            out.append(
-                Record(
-                    entries, candidate.numbers["register_risks"], said, use.limit, use.accumulators
-                )
-            )
+            # What the text that was compiled left a thread, whatever blocks a plan asks for now.
+            pinned = spec.pins["cuda"].get("min_blocks", 1)
+            limit = registers_left(arch, candidate.threads, told.get("blocks", pinned))
+            risks = {
+                **candidate.numbers["register_risks"],
+                FEW_LEFT: limit < arch.registers.per_lane,
+            }
+            sums = candidate.registers[0].accumulators
+            asked = "min_blocks" not in spec.pins["cuda"] and told.get("blocks", 1) > 1
+            out.append(Record(entries, risks, said, limit, sums, asked))
     return out
 
 
@@ -171,7 +180,9 @@ def spills(told: Sequence[Record]) -> dict[str, Any]:
     unit = (b[0] + b[1]) / 10
     shares, rest = b[:2] / 10 / unit, b[2:-1] / unit
     score = sums @ shares + beside @ rest
-    fine, spilled = np.sort(score[y == 0]), np.sort(score[y == 1])
+    # No plan names blocks that leave a thread less than it would take.
+    planned = (sums[:, 0] <= 0) | np.array([not r.asked for r in told])
+    fine, spilled = (np.sort(score[planned & (y == spills)]) for spills in (0, 1))
     return {
         "risks": {
             "taken": round(float(shares[0]), 2),

@@ -38,8 +38,9 @@ STEPS = ("bias", "scale", "residual", "relu", "gelu", "gelu_tanh", "silu", "clam
 HERE = Path(__file__).parent
 RECORDS, PAGE = HERE / "registers", HERE / "registers.md"
 BEGIN, END = "<!-- table: python docs/register_model.py table -->", "<!-- end of table -->"
-# Records of earlier texts, good for a fit of the entry that has not changed.
-EARLIER = "earlier"
+# Records of earlier texts, good for a fit: of those before launch bounds named blocks, and of those of
+# which one entry has not changed since.
+EARLIER = ("unnamed", "earlier")
 # A spill of fewer bytes is a handful of stores outside of the main loop.
 FEW_BYTES = 64
 # Sums beyond this share of the registers are known to spill, and take ptxas a minute.
@@ -154,6 +155,7 @@ def compile_cases(form: str, seed: int, count: int, out: Path, seconds: float, j
                 "spec": case.spec.model_dump(mode="json", exclude_defaults=True),
                 "error": why,
                 "seconds": round(took, 2),
+                "blocks": int(case.plan.numbers["MIN_BLOCKS"]),
                 "entries": {
                     name: [r.registers, r.spill_bytes, r.stack_bytes, r.all_shared_bytes]
                     for name, r in said.items()
@@ -230,11 +232,21 @@ class Judged:
         )
 
 
+def as_compiled(told: dict[str, Any]) -> Case | None:
+    """The case with the blocks that the launch bounds of its text named, whatever a plan names now."""
+    spec = tg.TileSpec.from_dict(told["spec"])
+    case = planned(told["arch"], spec)
+    if case is None or told.get("blocks") in (None, case.plan.numbers["MIN_BLOCKS"]):
+        return case
+    pins = {**spec.pins["cuda"], "min_blocks": told["blocks"]}
+    return planned(told["arch"], spec.replace(pins={"cuda": pins}))
+
+
 def judged(path: Path) -> list[Judged]:
     """The cases of a file, planned by the model as it stands."""
     out = []
     for told in json.loads(path.read_text())["cases"]:
-        case = planned(told["arch"], tg.TileSpec.from_dict(told["spec"]))
+        case = as_compiled(told)
         if case is None or told["error"]:
             print(f"left out: {told['arch']} {told['spec']}: {told['error'] or 'refused'}")
             continue
@@ -290,7 +302,7 @@ def records() -> dict[str, Path]:
     return {
         path.stem.replace("-", ", "): path
         for path in sorted(RECORDS.glob("*.json"))
-        if EARLIER not in path.stem
+        if not path.stem.endswith(EARLIER)
     }
 
 

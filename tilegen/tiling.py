@@ -205,19 +205,26 @@ def registers_left(arch: Arch, threads: int, blocks: int = 1) -> int:
     return min(file.per_lane, share // file.granularity * file.granularity)
 
 
-def occupancy(
-    arch: Arch, threads: int, shared_bytes: int, registers: RegisterUse
-) -> tuple[int | None, float | None, str]:
-    """Blocks per multiprocessor, share of its threads, and what bounds them (``None`` if unknown)."""
-    limits: dict[str, int] = {}
+def blocks_beside_registers(arch: Arch, threads: int, shared_bytes: int) -> dict[str, int]:
+    """Blocks that a multiprocessor holds by each of its limits but registers; none where unknown."""
     if arch.max_threads_per_multiprocessor is None:
-        return None, None, ""
-    limits["threads"] = arch.max_threads_per_multiprocessor // threads
+        return {}
+    limits = {"threads": arch.max_threads_per_multiprocessor // threads}
     if arch.max_blocks_per_multiprocessor:
         limits["blocks"] = arch.max_blocks_per_multiprocessor
     if arch.shared_per_multiprocessor and shared_bytes:
         taken = shared_bytes + arch.shared_reserved_bytes
         limits["shared memory"] = arch.shared_per_multiprocessor // taken
+    return limits
+
+
+def occupancy(
+    arch: Arch, threads: int, shared_bytes: int, registers: RegisterUse
+) -> tuple[int | None, float | None, str]:
+    """Blocks per multiprocessor, share of its threads, and what bounds them (``None`` if unknown)."""
+    limits = blocks_beside_registers(arch, threads, shared_bytes)
+    if arch.max_threads_per_multiprocessor is None:
+        return None, None, ""
     file = arch.registers
     if file.per_multiprocessor:
         # What needs more than the limit gets the limit, and spills.

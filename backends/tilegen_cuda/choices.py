@@ -9,7 +9,6 @@ from tilegen.spec import PinValue, TileSpec
 
 SWIZZLES = ("none", "pad", "xor")
 COPIES = ("cp_async", "registers")
-MOST_BLOCKS = 8
 
 
 def common_pins(arch: Arch) -> Mapping[str, Sequence[PinValue]]:
@@ -17,7 +16,7 @@ def common_pins(arch: Arch) -> Mapping[str, Sequence[PinValue]]:
     return {
         "swizzle": SWIZZLES,
         "copy": COPIES if "cp_async" in arch.features else COPIES[1:],
-        "min_blocks": tuple(range(1, MOST_BLOCKS + 1)),
+        "min_blocks": tuple(range(1, (arch.max_blocks_per_multiprocessor or 1) + 1)),
     }
 
 
@@ -26,10 +25,10 @@ def copies_behind(spec: TileSpec, arch: Arch) -> bool:
     return "cp_async" in arch.features and _pinned(spec).get("copy") != "registers"
 
 
-def least_blocks(spec: TileSpec) -> int:
-    """Blocks that a multiprocessor must hold; what is no number is refused by the rule for pins."""
-    pinned = _pinned(spec).get("min_blocks", 1)
-    return max(1, pinned) if isinstance(pinned, int) else 1
+def pinned_blocks(spec: TileSpec) -> int | None:
+    """Blocks that the pin asks for; what is no number is refused by the rule for pins."""
+    pinned = _pinned(spec).get("min_blocks")
+    return max(1, pinned) if isinstance(pinned, int) else None
 
 
 def _pinned(spec: TileSpec) -> Mapping[str, object]:

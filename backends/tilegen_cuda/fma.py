@@ -16,6 +16,7 @@ from tilegen.plan import (
     Pipeline,
     Role,
     SharedTile,
+    shared_end,
 )
 from tilegen.roles import Roles
 from tilegen.rules import Candidate, Rule
@@ -31,7 +32,7 @@ from tilegen.tiling import (
 )
 
 from .archs import SCALARS, dynamic_bytes
-from .choices import common_pins, copies_behind, least_blocks
+from .choices import common_pins, copies_behind, pinned_blocks
 from .fma_registers import registers
 from .register_model import MAY_SPILL
 from .types import FMA_COMBINATIONS
@@ -89,9 +90,17 @@ class Fma:
 
         stages, shared, fewer = stages_that_fit(spec, arch, tiles)
         notes += [*fewer, *conflict_notes(shared, "shared")]
-        min_blocks = least_blocks(spec)
-        use, entries, risks = registers(
-            spec, arch, way, staging, shared, behind, threads, min_blocks, stages
+        use, blocks, entries, risks = registers(
+            spec,
+            arch,
+            way,
+            staging,
+            shared,
+            behind,
+            threads,
+            shared_end(shared),
+            pinned_blocks(spec),
+            stages,
         )
         if use.doubtful:
             notes.append(MAY_SPILL)
@@ -108,7 +117,7 @@ class Fma:
                 "way": way,
                 "staging": staging,
                 "behind": behind,
-                "min_blocks": min_blocks,
+                "min_blocks": blocks,
             },
             notes=tuple(notes),
         )

@@ -14,7 +14,6 @@ from tilegen.plan import RegisterUse, SharedTile
 from tilegen.roles import Roles
 from tilegen.spec import TileSpec
 from tilegen.staging import Staging
-from tilegen.tiling import registers_left
 
 from .register_model import AHEAD, Terms, register_use
 
@@ -30,9 +29,10 @@ def registers(
     shared: tuple[SharedTile, ...],
     behind: frozenset[str],
     threads: int,
-    min_blocks: int,
+    shared_bytes: int,
+    blocks: int | None,
     stages: int,
-) -> tuple[RegisterUse, Mapping[str, Terms], Terms]:
+) -> tuple[RegisterUse, int, Mapping[str, Terms], Terms]:
     """Registers of one thread, and what they were counted from.
 
     Parameters
@@ -43,20 +43,23 @@ def registers(
         The tiles of A and B in shared memory.
     behind : frozenset of str
         The operands that cp.async brings, which take no registers on their way.
-    threads : int
-        Of a block, of which a multiprocessor holds at least ``min_blocks``.
+    threads, shared_bytes : int
+        Of a block.
+    blocks : int or None
+        Blocks of a multiprocessor that the spec asks for.
     stages : int
         Tiles of K in flight, after lowering.
 
     Returns
     -------
     use : RegisterUse
+    blocks : int
+        Those that the launch bounds name.
     entries : mapping
         The terms of each main entry, by its variant.
     risks : mapping
         Terms that lead to spills.
     """
-    limit = registers_left(arch, threads, min_blocks)
     words, (rows, cols) = DTYPES[spec.types.acc].bytes // 4, way.tile
     common = _common(spec, arch, way, staging, shared, behind, threads, stages)
     fetches = {o: s.fetches(threads) for o, s in staging.items()}
@@ -69,18 +72,20 @@ def registers(
             f"{AHEAD}narrow, fetches that turn": min(turned, MOST_FETCHES),
         },
     }
-    risks = {"a limit below 255": limit < arch.registers.per_lane}
-    use = register_use(
+    risks: dict[str, float] = {}
+    use, asked = register_use(
         "fma",
         entries,
         risks,
-        file=arch.registers.name,
-        limit=limit,
+        arch=arch,
+        threads=threads,
+        shared_bytes=shared_bytes,
+        blocks=blocks,
         accumulators=rows * cols * words,
         operands=(rows + cols) * words,
         staging=sum(s.registers(threads) for o, s in staging.items() if o not in behind),
     )
-    return use, entries, risks
+    return use, asked, entries, risks
 
 
 def _common(

@@ -22,7 +22,7 @@ from tilegen.tiling import (
 )
 
 from .archs import dynamic_bytes
-from .choices import common_pins, copies_behind, least_blocks
+from .choices import common_pins, copies_behind, pinned_blocks
 from .mma_entries import entries, sum_bytes
 from .mma_fragments import fragments, ownership
 from .mma_instructions import FP8, combinations, fp8_is_made_of_f16, turned
@@ -95,9 +95,18 @@ class MmaSync:
                 "what an fp8 instruction keeps of its sums was measured on sm_90 alone "
                 f"(docs/matrix-arithmetic.md): on {arch.name} results may leave the error bound"
             )
-        asynchronous, min_blocks = copies_behind(spec, arch), least_blocks(spec)
-        use, terms, risks = registers(
-            spec, arch, instruction, tiles, shared, threads, min_blocks, stages, asynchronous
+        asynchronous = copies_behind(spec, arch)
+        use, blocks, terms, risks = registers(
+            spec,
+            arch,
+            instruction,
+            tiles,
+            shared,
+            threads,
+            max(shared_end(shared), staged),
+            pinned_blocks(spec),
+            stages,
+            asynchronous,
         )
         if use.doubtful:
             notes.append(MAY_SPILL)
@@ -112,7 +121,7 @@ class MmaSync:
                 "register_risks": risks,
                 "tiles": tiles,
                 "asynchronous": asynchronous,
-                "min_blocks": min_blocks,
+                "min_blocks": blocks,
                 "epilogue": epilogue,
                 "epilogue_bytes": staged,
             },
@@ -243,7 +252,7 @@ def steps_fit_in_registers(c: Candidate) -> Iterator[Violation]:
     if not c.registers or not c.registers[0].spills or c.instruction is None:
         return
     entries, risks = c.numbers["register_terms"], c.numbers["register_risks"]
-    if steps_spill(entries, risks, c.registers[0].limit):
+    if steps_spill(entries, risks, c.arch, c.registers[0].limit):
         yield Violation(
             "registers",
             "block[2]",

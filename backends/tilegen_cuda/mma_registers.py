@@ -11,7 +11,6 @@ from tilegen.dtypes import DTYPES
 from tilegen.hardware import Arch, Instruction
 from tilegen.plan import RegisterUse, SharedTile
 from tilegen.spec import TileSpec
-from tilegen.tiling import registers_left
 
 from .mma_entries import widths
 from .mma_instructions import FP8, fp8_is_made_of_f16
@@ -36,18 +35,21 @@ def registers(
     tiles: Mapping[str, OperandTile],
     shared: tuple[SharedTile, ...],
     threads: int,
-    min_blocks: int,
+    shared_bytes: int,
+    blocks: int | None,
     stages: int,
     asynchronous: bool,
-) -> tuple[RegisterUse, Mapping[str, Terms], Terms]:
+) -> tuple[RegisterUse, int, Mapping[str, Terms], Terms]:
     """Registers of one thread, and what they were counted from.
 
     Parameters
     ----------
     shared : tuple of SharedTile
         The tiles of A and B in shared memory.
-    threads : int
-        Of a block, of which a multiprocessor holds at least ``min_blocks``.
+    threads, shared_bytes : int
+        Of a block.
+    blocks : int or None
+        Blocks of a multiprocessor that the spec asks for.
     stages : int
         Tiles of K in flight, after lowering.
     asynchronous : bool
@@ -56,12 +58,13 @@ def registers(
     Returns
     -------
     use : RegisterUse
+    blocks : int
+        Those that the launch bounds name.
     entries : mapping
         The terms of each main entry, by its variant.
     risks : mapping
         Terms that lead to spills.
     """
-    limit = registers_left(arch, threads, min_blocks)
     swizzled = {t.operand: t.swizzle == "xor" for t in shared}
     common = _common(spec, arch, instruction, tiles, swizzled, threads, stages, asynchronous)
     entries: dict[str, Terms] = {}
@@ -71,27 +74,29 @@ def registers(
         else:
             more = _narrower(variant, spec, tiles, threads, stages, asynchronous)
         entries[variant] = {**common, **more}
-    risks = _risks(spec, arch, instruction, tiles, threads, limit, asynchronous)
+    risks = _risks(spec, arch, instruction, tiles, threads, asynchronous)
     chunks = _chunks(tiles, threads)
-    use = register_use(
+    use, asked = register_use(
         "mma_sync",
         entries,
         risks,
-        file=arch.registers.name,
-        limit=limit,
+        arch=arch,
+        threads=threads,
+        shared_bytes=shared_bytes,
+        blocks=blocks,
         accumulators=tiles["a"].mmas * tiles["b"].mmas * instruction.registers("c"),
         operands=BUFFERS * _fragments(instruction, tiles),
         staging=0 if asynchronous else chunks * WORDS,
     )
-    return use, entries, risks
+    return use, asked, entries, risks
 
 
-def steps_spill(entries: Mapping[str, Terms], risks: Terms, limit: int) -> bool:
+def steps_spill(entries: Mapping[str, Terms], risks: Terms, arch: Arch, limit: int) -> bool:
     """Whether it would not spill if the unrolled loop over BLOCK_K had no more than a few steps."""
     few = {v: {n: c for n, c in t.items() if BEYOND not in n} for v, t in entries.items()}
     model = fitted("mma_sync")
     beside = {n: c for n, c in risks.items() if BEYOND not in n}
-    return model.need(few, beside) - limit <= model.refused
+    return model.beyond(few, beside, arch, limit) <= model.refused
 
 
 def _common(
@@ -209,7 +214,6 @@ def _risks(
     instruction: Instruction,
     tiles: Mapping[str, OperandTile],
     threads: int,
-    limit: int,
     asynchronous: bool,
 ) -> dict[str, float]:
     """Terms that decide whether it spills, beside what is taken and what is kept."""
@@ -221,8 +225,6 @@ def _risks(
         "chunks through registers": (not asynchronous) * min(chunks, MOST_HELD),
         "chunks behind the threads": asynchronous * min(chunks, MANY_CHUNKS),
         "fp8 made of f16": instruction.type_a in FP8 and fp8_is_made_of_f16(arch),
-        # With few registers ptxas computes anew what it would keep.
-        "a limit below 255": limit < arch.registers.per_lane,
     }
 
 

@@ -13,7 +13,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from tilegen.hardware import Arch
 from tilegen.plan import RegisterUse
+from tilegen.tiling import blocks_beside_registers, registers_left
 
 # A term's name and how often it occurs in an entry.
 Terms = Mapping[str, float]
@@ -25,6 +27,8 @@ MAY_SPILL = "registers are close to the limit: it may spill, which compiling it 
 FEWEST = 24
 # Where one more warp fits into a quarter of a multiprocessor: ptxas likes to stop there.
 PREFERRED = (56, 64, 72, 80, 96, 128, 168)
+# With few registers ptxas computes anew what it would keep.
+FEW_LEFT = "a limit below 255"
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,11 @@ class Fitted:
             for t in entries.values()
         )
 
+    def beyond(self, entries: Mapping[str, Terms], risks: Terms, arch: Arch, limit: int) -> float:
+        """By how many registers they need more than the limit."""
+        few = {FEW_LEFT: limit < arch.registers.per_lane}
+        return self.need(entries, {**risks, **few}) - limit
+
     def snapped(self, registers: float, limit: int) -> int:
         """The number that ptxas takes for so many: never above the limit."""
         below, above = self.snap
@@ -82,18 +91,43 @@ def fitted(form: str) -> Fitted:
     return Fitted(**{**told, "snap": tuple(told["snap"])})
 
 
+def blocks_asked(
+    model: Fitted,
+    entries: Mapping[str, Terms],
+    risks: Terms,
+    arch: Arch,
+    threads: int,
+    shared_bytes: int,
+) -> int:
+    """Blocks of a multiprocessor that the kernel's launch bounds name.
+
+    As many as fit by what is predicted: left to itself, ptxas may take a few registers too many for
+    the last of them, or spill to make room for one that does not fit by shared memory. One where that
+    is not safe.
+    """
+    beside = min(blocks_beside_registers(arch, threads, shared_bytes).values(), default=1)
+    taken = max(model.snapped(model.taken(t), arch.registers.per_lane) for t in entries.values())
+    for blocks in range(beside, 1, -1):
+        left = registers_left(arch, threads, blocks)
+        if left >= taken and model.beyond(entries, risks, arch, left) <= model.doubted:
+            return blocks
+    return 1
+
+
 def register_use(
     form: str,
     entries: Mapping[str, Terms],
     risks: Terms,
     *,
-    file: str,
-    limit: int,
+    arch: Arch,
+    threads: int,
+    shared_bytes: int,
+    blocks: int | None,
     accumulators: int,
     operands: int,
     staging: int,
-) -> RegisterUse:
-    """What a thread takes, of the entry that takes the most.
+) -> tuple[RegisterUse, int]:
+    """What a thread takes, of the entry that takes the most, and the blocks of the launch bounds.
 
     Parameters
     ----------
@@ -101,15 +135,20 @@ def register_use(
         The terms of each main entry, by its variant.
     risks : mapping
         Terms of the whole kernel that lead to spills.
-    limit : int
-        What a thread can have.
+    threads, shared_bytes : int
+        Of a block.
+    blocks : int or None
+        Blocks of a multiprocessor that the spec asks for; ``None``: chosen here.
     accumulators, operands, staging : int
         Of the plan; addresses are what is left of the prediction. Where ptxas is seen to take fewer,
         it loads fragments one step at a time, and the shares shrink in this order: staging, operands.
     """
     model = fitted(form)
+    if blocks is None:
+        blocks = blocks_asked(model, entries, risks, arch, threads, shared_bytes)
+    limit = registers_left(arch, threads, blocks)
     taken = {variant: model.snapped(model.taken(t), limit) for variant, t in entries.items()}
-    beyond = model.need(entries, risks) - limit
+    beyond = model.beyond(entries, risks, arch, limit)
     most = max(taken.values())
     if beyond > model.refused:
         # What would spill is told by more than there are.
@@ -117,8 +156,8 @@ def register_use(
     room = max(0, most - accumulators)
     operands = min(operands, room)
     staging = min(staging, room - operands)
-    return RegisterUse(
-        file,
+    use = RegisterUse(
+        arch.registers.name,
         accumulators=accumulators,
         operands=operands,
         staging=staging,
@@ -127,3 +166,4 @@ def register_use(
         entries=taken,
         doubtful=model.doubted < beyond <= model.refused,
     )
+    return use, blocks

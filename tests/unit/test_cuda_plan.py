@@ -106,7 +106,7 @@ def test_a_block_takes_one_kibibyte_more_than_it_asks_for() -> None:
         ("sm_80", {"types": {"a": "f32", "b": "f16", "acc": "f32", "c": "f16"}}, "form fma offers"),
         ("sm_75", {"pins": {"cuda": {"copy": "cp_async"}}}, "must be one of registers"),
         ("sm_80", {"pins": {"cuda": {"copy": "dma"}}}, "must be one of cp_async, registers"),
-        ("sm_80", {"pins": {"cuda": {"min_blocks": 9}}}, "nearest legal value: 1;"),
+        ("sm_80", {"pins": {"cuda": {"min_blocks": 33}}}, "nearest legal value: 1;"),
         ("sm_80", {"pins": {"cuda": {"min_blocks": "two"}}}, "must be one of 1, 2"),
         ("sm_80", {"pins": {"cuda": {"min_blocks": True}}}, "must be one of 1, 2.*value: 1"),
         ("sm_80", {"warp": (8, 8)}, "allows 1024"),

@@ -214,7 +214,7 @@ def _occupancy(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Line:
     if asked > 1:
         line = replace(line, limit=f"at least {asked} blocks")
         if blocks < asked:
-            note = f"{asked} blocks are asked for by the pin min_blocks, and {bound} bounds them"
+            note = f"the launch bounds ask for {asked} blocks, and {bound} bounds them"
             return replace(line, verdict=FAIL, note=note)
     if main and blocks != budget.blocks_per_multiprocessor:
         off = _miss(blocks, budget.blocks_per_multiprocessor or 0)

@@ -45,7 +45,7 @@ def nearest_passing(plan: KernelPlan, most: int = MOST_COMPILED) -> Suggestion:
     backend = registry.get(plan.backend)
     tried, seen, room = 0, {plan.name}, headroom(plan)
     end = time.monotonic() + MOST_SECONDS
-    for change, spec in neighbours(plan.spec, plan.backend):
+    for change, spec in (*_fewer_blocks(plan), *neighbours(plan.spec, plan.backend)):
         if tried == most or time.monotonic() > end:
             break
         try:
@@ -76,6 +76,16 @@ def passes(backend: Backend, plan: KernelPlan) -> bool:
 def headroom(plan: KernelPlan) -> int:
     """Registers left beyond the predicted ones, where they are fewest."""
     return min((use.limit - use.predicted for use in plan.budget.registers), default=0)
+
+
+def _fewer_blocks(plan: KernelPlan) -> Iterator[tuple[Change, TileSpec]]:
+    """One block less than the plan's own launch bounds ask for, and any number of blocks."""
+    asked = int(plan.numbers.get("MIN_BLOCKS", 1))
+    if "min_blocks" in plan.spec.pins.get(plan.backend, {}):
+        return
+    for fewer in sorted({asked - 1, 1} - {0, asked}, reverse=True):
+        change = {f"pins.{plan.backend}.min_blocks": fewer}
+        yield change, changed(plan.spec, change)
 
 
 def neighbours(spec: TileSpec, backend: str) -> Iterator[tuple[Change, TileSpec]]:

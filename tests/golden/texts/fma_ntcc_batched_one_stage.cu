@@ -6,7 +6,7 @@
 // template  fma.cu.j2
 // entries   gemm_wide (wide), gemm_narrow (narrow)
 // launch    ((M + 31) / 32) * ((N + 47) / 48) * batch blocks in x, 128 threads, 5248 bytes of shared memory
-// planned   109 of 255 32-bit registers a lane (24 accumulators, 14 operands, 12 staging, 59 addresses)
+// planned   107 of 128 32-bit registers a lane (24 accumulators, 14 operands, 12 staging, 57 addresses)
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: it stages tiles of A and B in shared
 // memory as [k][row], and each thread adds up the outer products of its rows and columns.
@@ -287,7 +287,7 @@ __device__ __forceinline__ void gemm_tile(
 }
 
 // gemm_wide: contiguous axes are contiguous in memory and whole vectors are aligned
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_wide(
+extern "C" __global__ void __launch_bounds__(THREADS, 4) gemm_wide(
     const i64 M, const i64 N, const i64 K, const i64 batch,
     const double alpha, const double *__restrict__ a, const i64 lda, const i64 a_batch_stride,
     const double *__restrict__ b, const i64 ldb, const i64 b_batch_stride,
@@ -300,7 +300,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm_wide(
 }
 
 // gemm_narrow: any alignment; a step of 0 broadcasts along a contiguous axis
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_narrow(
+extern "C" __global__ void __launch_bounds__(THREADS, 4) gemm_narrow(
     const i64 M, const i64 N, const i64 K, const i64 batch,
     const double alpha, const double *__restrict__ a, const i64 lda, const i64 a_step, const i64 a_batch_stride,
     const double *__restrict__ b, const i64 ldb, const i64 b_step, const i64 b_batch_stride,

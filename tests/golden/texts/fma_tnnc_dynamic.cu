@@ -6,7 +6,7 @@
 // template  fma.cu.j2
 // entries   gemm_wide (wide), gemm_narrow (narrow)
 // launch    ((M + 127) / 128) * ((N + 127) / 128) * batch blocks in x, 256 threads, 65536 bytes of shared memory
-// planned   164 of 255 32-bit registers a lane (64 accumulators, 16 operands, 0 staging, 84 addresses)
+// planned   162 of 255 32-bit registers a lane (64 accumulators, 16 operands, 0 staging, 82 addresses)
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: it stages tiles of A and B in shared
 // memory as [k][row], and each thread adds up the outer products of its rows and columns.

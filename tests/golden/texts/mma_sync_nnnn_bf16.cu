@@ -6,7 +6,7 @@
 // template  mma_sync.cu.j2
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_by4 (by4), gemm_narrow (narrow)
 // launch    ((M + 127) / 128) * ((N + 127) / 128) * batch blocks in x, 256 threads, 49152 bytes of shared memory
-// planned   159 of 255 32-bit registers a lane (64 accumulators, 48 operands, 0 staging, 47 addresses)
+// planned   161 of 255 32-bit registers a lane (64 accumulators, 48 operands, 0 staging, 49 addresses)
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: asynchronous copies bring
 // tiles of A and B into shared memory as they lie in global memory, and each warp multiplies fragments

@@ -6,7 +6,7 @@
 // template  mma_sync.cu.j2
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_by4 (by4), gemm_narrow (narrow)
 // launch    ((M + 63) / 64) * ((N + 63) / 64) * batch blocks in x, 128 threads, 16384 bytes of shared memory
-// planned   88 of 255 32-bit registers a lane (16 accumulators, 16 operands, 16 staging, 40 addresses)
+// planned   95 of 128 32-bit registers a lane (16 accumulators, 16 operands, 16 staging, 47 addresses)
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: loads through registers bring
 // tiles of A and B into shared memory as they lie in global memory, and each warp multiplies fragments
@@ -491,7 +491,7 @@ __device__ __forceinline__ void gemm_tile(
 }
 
 // gemm_wide: contiguous axes are contiguous in memory, and 16 bytes at a time are aligned
-extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_wide(
+extern "C" __global__ void __launch_bounds__(THREADS, 4) gemm_wide(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const unsigned short *__restrict__ a, const i64 lda,
     const unsigned short *__restrict__ b, const i64 ldb,
@@ -502,7 +502,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_wide(
 }
 
 // gemm_by8: as above, aligned to 8 bytes
-extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by8(
+extern "C" __global__ void __launch_bounds__(THREADS, 4) gemm_by8(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const unsigned short *__restrict__ a, const i64 lda, const i64 a_step,
     const unsigned short *__restrict__ b, const i64 ldb, const i64 b_step,
@@ -513,7 +513,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by8(
 }
 
 // gemm_by4: as above, aligned to 4 bytes
-extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by4(
+extern "C" __global__ void __launch_bounds__(THREADS, 4) gemm_by4(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const unsigned short *__restrict__ a, const i64 lda, const i64 a_step,
     const unsigned short *__restrict__ b, const i64 ldb, const i64 b_step,
@@ -524,7 +524,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by4(
 }
 
 // gemm_narrow: any alignment; a step of 0 broadcasts along a contiguous axis
-extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_narrow(
+extern "C" __global__ void __launch_bounds__(THREADS, 4) gemm_narrow(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const unsigned short *__restrict__ a, const i64 lda, const i64 a_step,
     const unsigned short *__restrict__ b, const i64 ldb, const i64 b_step,

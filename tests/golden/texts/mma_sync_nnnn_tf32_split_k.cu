@@ -6,7 +6,7 @@
 // template  mma_sync.cu.j2
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_narrow (narrow), gemm_reduce_wide (reduce_wide), gemm_reduce_narrow (reduce_narrow)
 // launch    (((M + 63) / 64) * ((N + 63) / 64) * batch) * 2 blocks in x, 128 threads, 32768 bytes of shared memory
-// planned   154 of 255 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 90 addresses)
+// planned   160 of 168 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 96 addresses)
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: asynchronous copies bring
 // tiles of A and B into shared memory as they lie in global memory, and each warp multiplies fragments
@@ -482,7 +482,7 @@ __device__ __forceinline__ void gemm_sum_up(
 }
 
 // gemm_wide: contiguous axes are contiguous in memory, and 16 bytes at a time are aligned
-extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_wide(
+extern "C" __global__ void __launch_bounds__(THREADS, 3) gemm_wide(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const float *__restrict__ a, const i64 lda,
     const float *__restrict__ b, const i64 ldb,
@@ -492,7 +492,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_wide(
 }
 
 // gemm_by8: as above, aligned to 8 bytes
-extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by8(
+extern "C" __global__ void __launch_bounds__(THREADS, 3) gemm_by8(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const float *__restrict__ a, const i64 lda, const i64 a_step,
     const float *__restrict__ b, const i64 ldb, const i64 b_step,
@@ -502,7 +502,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by8(
 }
 
 // gemm_narrow: any alignment; a step of 0 broadcasts along a contiguous axis
-extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_narrow(
+extern "C" __global__ void __launch_bounds__(THREADS, 3) gemm_narrow(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const float *__restrict__ a, const i64 lda, const i64 a_step,
     const float *__restrict__ b, const i64 ldb, const i64 b_step,

@@ -6,7 +6,7 @@
 // template  mma_sync.cu.j2
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_by4 (by4), gemm_narrow (narrow)
 // launch    ((M + 63) / 64) * ((N + 63) / 64) * batch blocks in x, 128 threads, 16384 bytes of shared memory
-// planned   132 of 255 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 68 addresses)
+// planned   134 of 168 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 70 addresses)
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: asynchronous copies bring
 // tiles of A and B into shared memory as they lie in global memory, and each warp multiplies fragments
@@ -491,7 +491,7 @@ __device__ __forceinline__ void gemm_tile(
 }
 
 // gemm_wide: contiguous axes are contiguous in memory, and 16 bytes at a time are aligned
-extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_wide(
+extern "C" __global__ void __launch_bounds__(THREADS, 3) gemm_wide(
     const i64 M, const i64 N, const i64 K, const i64 batch,
     const float alpha, const signed char *__restrict__ a, const i64 lda, const i64 a_batch_stride,
     const signed char *__restrict__ b, const i64 ldb, const i64 b_batch_stride,
@@ -503,7 +503,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_wide(
 }
 
 // gemm_by8: as above, aligned to 8 bytes
-extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by8(
+extern "C" __global__ void __launch_bounds__(THREADS, 3) gemm_by8(
     const i64 M, const i64 N, const i64 K, const i64 batch,
     const float alpha, const signed char *__restrict__ a, const i64 lda, const i64 a_step, const i64 a_batch_stride,
     const signed char *__restrict__ b, const i64 ldb, const i64 b_step, const i64 b_batch_stride,
@@ -515,7 +515,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by8(
 }
 
 // gemm_by4: as above, aligned to 4 bytes
-extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by4(
+extern "C" __global__ void __launch_bounds__(THREADS, 3) gemm_by4(
     const i64 M, const i64 N, const i64 K, const i64 batch,
     const float alpha, const signed char *__restrict__ a, const i64 lda, const i64 a_step, const i64 a_batch_stride,
     const signed char *__restrict__ b, const i64 ldb, const i64 b_step, const i64 b_batch_stride,
@@ -527,7 +527,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_by4(
 }
 
 // gemm_narrow: any alignment; a step of 0 broadcasts along a contiguous axis
-extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_narrow(
+extern "C" __global__ void __launch_bounds__(THREADS, 3) gemm_narrow(
     const i64 M, const i64 N, const i64 K, const i64 batch,
     const float alpha, const signed char *__restrict__ a, const i64 lda, const i64 a_step, const i64 a_batch_stride,
     const signed char *__restrict__ b, const i64 ldb, const i64 b_step, const i64 b_batch_stride,
