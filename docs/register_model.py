@@ -17,7 +17,7 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,9 @@ BEGIN, END = "<!-- table: python docs/register_model.py table -->", "<!-- end of
 # Records of earlier texts, good for a fit: of those before launch bounds named blocks, and of those of
 # which one entry has not changed since.
 EARLIER = ("unnamed", "earlier")
+# BLOCK_K of drawn specs, and of those drawn for long loops over it.
+DEPTHS = {"fma": (4, 8, 8, 16, 16, 20, 32), "mma_sync": (16, 16, 32, 32, 64, 64, 128)}
+LONG = (192, 256, 320, 512, 768, 1024)
 # A spill of fewer bytes is a handful of stores outside of the main loop.
 FEW_BYTES = 64
 # Sums beyond this share of the registers are known to spill, and take ptxas a minute.
@@ -66,14 +69,14 @@ def planned(arch: str, spec: tg.TileSpec) -> Case | None:
     return None if plan is None else Case(arch, spec, plan)
 
 
-def draw(form: str, seed: int) -> Iterator[Case]:
-    """Cases of a form without end, the same for the same seed."""
+def draw(form: str, seed: int, depths: Sequence[int] = ()) -> Iterator[Case]:
+    """Cases of a form without end, the same for the same seed; of other depths than the form's if given."""
     source = random.Random(f"{form} {seed}")
     while True:
         name = source.choice(ARCHS)
         arch = BACKEND.archs[name]
         kind = next(f for f in BACKEND.forms(arch) if f.name == form)
-        case = planned(name, drawn(source, kind, arch))
+        case = planned(name, drawn(source, kind, arch, depths or DEPTHS[form]))
         if case is None:
             continue
         use = case.plan.budget.registers[0]
@@ -81,19 +84,18 @@ def draw(form: str, seed: int) -> Iterator[Case]:
             yield case
 
 
-def drawn(source: random.Random, form: Form, arch: Arch) -> tg.TileSpec:
+def drawn(source: random.Random, form: Form, arch: Arch, depths: Sequence[int]) -> tg.TileSpec:
     """One spec, legal or not: tiles from small to too large, all types, layouts and epilogues."""
     types = source.choice(form.types(arch))
     c, d = source.choice(types.outputs)
     if form.name == "fma":
         warp = source.choice((8, 16, 24, 32, 48, 64, 96)), source.choice((8, 16, 32, 48, 64, 96))
-        depth = source.choice((4, 8, 8, 16, 16, 20, 32))
     else:
         warp = (
             source.choice((16, 32, 32, 48, 64, 64, 96, 128)),
             source.choice((8, 16, 24, 32, 32, 48, 64, 64, 96, 128)),
         )
-        depth = source.choice((16, 16, 32, 32, 64, 64, 128))
+    depth = source.choice(depths)
     warps = source.choice((1, 1, 2, 2, 3, 4)), source.choice((1, 2, 2, 4))
     pins: dict[str, Any] = {"form": form.name}
     for pin, share in (("copy", 0.2), ("swizzle", 0.3), ("epilogue", 0.3), ("min_blocks", 0.2)):
@@ -133,7 +135,15 @@ def epilogue(source: random.Random, kind: str) -> list[dict[str, Any]]:
     return out
 
 
-def compile_cases(form: str, seed: int, count: int, out: Path, seconds: float, jobs: int) -> None:
+def compile_cases(
+    form: str,
+    seed: int,
+    count: int,
+    out: Path,
+    seconds: float,
+    jobs: int,
+    depths: Sequence[int] = (),
+) -> None:
     """Add to the file what it lacks of the first ``count`` cases of a seed."""
     begin = time.monotonic()
     told = (
@@ -142,7 +152,7 @@ def compile_cases(form: str, seed: int, count: int, out: Path, seconds: float, j
     if (told["form"], told["seed"]) != (form, seed):
         raise SystemExit(f"{out} holds {told['form']}, seed {told['seed']}")
     known = set(map(key_of, told["cases"]))
-    endless = draw(form, seed)
+    endless = draw(form, seed, depths)
     wanted = {case.key: case for case in (next(endless) for _ in range(count))}
     todo = [case for key, case in wanted.items() if key not in known]
     answers = compile_all([tg.emit(case.plan) for case in todo], jobs)
@@ -330,6 +340,7 @@ def main() -> None:
     one.add_argument("--count", type=int, default=400)
     one.add_argument("--seconds", type=float, default=1e9)
     one.add_argument("--jobs", type=int, default=cores())
+    one.add_argument("--long", action="store_true", help=f"BLOCK_K of {', '.join(map(str, LONG))}")
     one.add_argument("-o", type=Path, required=True)
     for name in ("report", "worst"):
         commands.add_parser(name).add_argument("files", nargs="+", type=Path)
@@ -339,7 +350,10 @@ def main() -> None:
         PAGE.write_text(with_table(PAGE.read_text()))
         return
     if given.command == "compile":
-        compile_cases(given.form, given.seed, given.count, given.o, given.seconds, given.jobs)
+        depths = LONG if given.long else ()
+        compile_cases(
+            given.form, given.seed, given.count, given.o, given.seconds, given.jobs, depths
+        )
         return
     cases = [case for path in given.files for case in judged(path)]
     if given.command == "report":

@@ -124,25 +124,29 @@ def test_a_sum_of_terms_and_what_is_computed_ahead() -> None:
     assert made.snapped(3, 255) == 24
 
 
-def use_of(beyond: int, monkeypatch: pytest.MonkeyPatch) -> RegisterUse:
+def use_of(beyond: int, model: Any, monkeypatch: pytest.MonkeyPatch) -> RegisterUse:
     made = Fitted({"x": 1.0}, {"taken": 1.0, "kept": 0.0}, 8, 2, (0, 0))
     monkeypatch.setattr(register_model, "fitted", lambda form: made)
-    return register_model.register_use(
+    use, blocks = register_model.register_use(
         "any",
         {"wide": {"x": 128 + beyond}, "narrow": {"x": 60}},
         {},
-        file="32-bit",
-        limit=128,
+        arch=model.BACKEND.archs["sm_80"],
+        threads=512,
+        shared_bytes=0,
+        blocks=None,
         accumulators=64,
         operands=40,
         staging=30,
     )
+    assert (blocks, use.limit) == (1, 128)
+    return use
 
 
 def test_what_is_beyond_the_limit_spills_may_spill_or_is_kept_within_it(
-    monkeypatch: pytest.MonkeyPatch,
+    model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = {b: use_of(b, monkeypatch) for b in (-20, 2, 3, 8, 9, 40)}
+    told = {b: use_of(b, model, monkeypatch) for b in (-20, 2, 3, 8, 9, 40)}
     assert [u.spills for u in told.values()] == [False, False, False, False, True, True]
     assert [u.doubtful for u in told.values()] == [False, False, True, True, False, False]
     assert [u.predicted for u in told.values()] == [108, 128, 128, 128, 129, 160]
@@ -151,6 +155,46 @@ def test_what_is_beyond_the_limit_spills_may_spill_or_is_kept_within_it(
     assert (few.accumulators, few.operands, few.staging, few.addressing) == (64, 40, 4, 0)
     assert (few.of("wide"), few.of("narrow"), few.of("other")) == (108, 60, 108)
     assert told[40].of("narrow") == 160
+
+
+@pytest.mark.parametrize(
+    ("taken", "threads", "shared_bytes", "risk", "blocks"),
+    [
+        # 65536 registers of a multiprocessor, 512 a lane of its four parts: 4 warps of 128 each.
+        (128, 128, 0, 0, 4),
+        (129, 128, 0, 0, 3),
+        # 3 warps a block: 5 blocks put 4 warps into a part, 4 blocks 3.
+        (128, 96, 0, 0, 5),
+        (160, 96, 0, 0, 4),
+        # 167936 bytes, and 1024 more a block: not more than shared memory holds, and than 32.
+        (40, 128, 40 * 1024, 0, 4),
+        (24, 32, 0, 0, 32),
+        # What may spill in what is left to it is not held to it.
+        (128, 128, 0, 3, 3),
+        (255, 128, 0, 3, 1),
+    ],
+)
+def test_launch_bounds_name_the_blocks_that_are_predicted(
+    model: Any, taken: int, threads: int, shared_bytes: int, risk: int, blocks: int
+) -> None:
+    made = Fitted({"x": 1.0}, {"taken": 1.0, "kept": 0.0, "risk": 1.0}, 8, 2, (0, 0))
+    arch, entries = model.BACKEND.archs["sm_80"], {"wide": {"x": taken}, "narrow": {"x": 24}}
+    asked = register_model.blocks_asked(made, entries, {"risk": risk}, arch, threads, shared_bytes)
+    assert asked == blocks
+
+
+def test_a_pin_says_how_many_blocks_the_launch_bounds_name() -> None:
+    spec = tg.TileSpec(block=(64, 64, 16), warp=(32, 32))
+    left = {}
+    for pins in ({}, {"min_blocks": 1}, {"min_blocks": 2}):
+        plan = tg.lower(spec.replace(pins={"cuda": pins}), "cuda", "sm_80")
+        asked = plan.numbers["MIN_BLOCKS"]
+        left[asked] = plan.budget.registers[0].limit
+        assert asked == pins.get("min_blocks", plan.budget.blocks_per_multiprocessor)
+        bounds = f"__launch_bounds__(THREADS{f', {asked}' if asked > 1 else ''})"
+        assert tg.emit(plan).text.count(bounds) == 2
+    assert len(left) == 3
+    assert sorted(left.items()) == sorted(left.items(), key=lambda x: -x[1])
 
 
 @pytest.mark.parametrize("form", ["fma", "mma_sync"])
