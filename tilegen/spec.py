@@ -20,6 +20,7 @@ from pydantic import (
     StrictStr,
     StringConstraints,
     ValidationError,
+    WithJsonSchema,
     field_validator,
     model_serializer,
     model_validator,
@@ -37,7 +38,22 @@ PinValue = str | int | bool | tuple[int, ...]
 Extent = Annotated[int, Field(ge=1, le=65536, strict=True)]
 # A C identifier and a file name on every system: nothing else reaches the text or the folder.
 # Pydantic's engine (Rust) and JSON Schema's (ECMA) both read $ as the very end of the text.
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$", strict=True)]
+NAME = r"^[a-z][a-z0-9_]{0,39}$"
+Name = Annotated[str, StringConstraints(pattern=NAME, strict=True)]
+# Of C and C++ alike: names of kernels become prefixes, and a reader must not take one for the other.
+KEYWORDS = frozenset(
+    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
+    char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
+    constinit continue decltype default delete do double dynamic_cast else enum explicit export extern
+    false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
+    operator or or_eq private protected public register reinterpret_cast requires restrict return short
+    signed sizeof static static_assert static_cast struct switch template this thread_local throw true
+    try typedef typeid typename typeof union unsigned using virtual void volatile wchar_t while xor
+    xor_eq""".split()
+)
+KernelName = Annotated[
+    Name, WithJsonSchema({"type": "string", "pattern": NAME, "not": {"enum": sorted(KEYWORDS)}})
+]
 Bound = Annotated[float, Field(strict=True)]
 # Strict, so that pins are kept as written: 1.0, "1" and true are not turned into 1.
 _PinInt = Annotated[int, Field(ge=-(2**31), lt=2**31, strict=True)]
@@ -144,7 +160,8 @@ class TileSpec(_Record):
     Parameters
     ----------
     name : str
-        The kernel's name starts with it: lower-case letters, digits and underscores.
+        The names of the kernel and of its entries start with it: lower-case letters, digits and
+        underscores, no keyword of C or C++. Kernels of two names go into one program.
     block : (int, int, int)
         M and N of the part of D that one thread block computes, and the step in K that it stages.
     warp : (int, int)
@@ -175,7 +192,9 @@ class TileSpec(_Record):
     (2, 4)
     """
 
-    name: Name = Field(default="gemm", description="what the kernel's name starts with")
+    name: KernelName = Field(
+        default="gemm", description="what the names of the kernel and of its entries start with"
+    )
     block: tuple[Extent, Extent, Extent] = Field(
         description="M, N of D per thread block, and the K step it stages"
     )
@@ -221,6 +240,15 @@ class TileSpec(_Record):
         """Pydantic's, with a ``SpecError`` for what is wrong."""
         with _in_words(cls):
             return super().model_validate_strings(obj, **options)
+
+    @field_validator("name")
+    @classmethod
+    def _no_keyword(cls, name: str) -> str:
+        if name in KEYWORDS:
+            raise ValueError(
+                f"name = {name!r} is a keyword of C or C++; nearest legal value: 'gemm_{name}'"
+            )
+        return name
 
     @field_validator("epilogue")
     @classmethod

@@ -7,9 +7,18 @@
 // entries   gemm_wide (wide), gemm_narrow (narrow)
 // launch    ((M + 31) / 32) * ((N + 47) / 48) * batch blocks in x, 128 threads, 5248 bytes of shared memory
 // planned   109 of 255 32-bit registers a lane (24 accumulators, 14 operands, 12 staging, 59 addresses)
+// host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters,
+//           strides count elements, a step is 1 or, to broadcast, 0, c may be null where beta is 0;
+//           a grid of 0 blocks: launch nothing
+// dynamic   no dynamic shared memory is given at the launch
+// choose    the first that may run:
+//           gemm_wide: a, b, c, d at multiples of 16 bytes, strides multiples of 2, steps 1
+//           gemm_narrow: any operands
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: it stages tiles of A and B in shared
 // memory as [k][row], and each thread adds up the outer products of its rows and columns.
+namespace gemm_kernel {
+
 constexpr int BLOCK_M = 32, BLOCK_N = 48, BLOCK_K = 8;
 constexpr int WARP_M = 16, WARP_N = 24, WARPS_M = BLOCK_M / WARP_M, WARPS_N = BLOCK_N / WARP_N;
 constexpr int LANES = 32, LANES_M = 4, LANES_N = 8, THREADS = WARPS_M * WARPS_N * LANES;
@@ -311,3 +320,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm_narrow(
 {
     gemm_tile<false>(M, N, K, batch, alpha, a, lda, a_step, a_batch_stride, b, ldb, b_step, b_batch_stride, beta, c, ldc, c_step, c_batch_stride, d, ldd, d_batch_stride, bias, bias_batch_stride, residual, ldresidual, residual_batch_stride);
 }
+
+}  // namespace gemm_kernel
