@@ -28,18 +28,14 @@ def host_notes(plan: KernelPlan) -> list[str]:
 
 def _names(plan: KernelPlan) -> Iterator[str]:
     first = plan.main_entries[0].name
+    batch = "; batch is 1" if plan.spec.batch == "none" else ""
     yield (
         f'host      {namespace(plan.spec)}::{first} in C++, "{first}" in a cubin; arguments in the '
-        "order of its parameters,"
+        "order of its parameters"
     )
     yield (
-        "          strides count elements, a step is 1 or, to broadcast, 0, c may be null where beta "
-        "is 0;"
-    )
-    yield (
-        "          batch is 1 where no parameter has that name; a grid of 0 blocks: launch nothing"
-        if plan.spec.batch == "none"
-        else "          a grid of 0 blocks: launch nothing"
+        "units     strides count elements; a step is 1, or 0 to broadcast; where beta is 0, c may be "
+        f"null{batch}; no blocks: launch nothing"
     )
 
 
@@ -47,15 +43,15 @@ def _dynamic(plan: KernelPlan) -> Iterator[str]:
     need = dynamic_bytes(plan.budget.shared_bytes)
     mains = ", ".join(entry.name for entry in plan.main_entries)
     if not need:
-        yield "dynamic   no dynamic shared memory is given at the launch"
+        yield "dynamic   0 bytes: shared memory is static"
         return
     yield (
-        f"dynamic   {need} bytes of it are given at the launch, and over {STATIC_SHARED_BYTES} must be "
-        f"allowed before, once for each of {mains}:"
+        f"dynamic   {need} bytes at each launch; more than {STATIC_SHARED_BYTES} must be allowed before, "
+        f"once for each of {mains}:"
     )
     yield (
         f"          cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, {need}), "
-        f"or of a cubin"
+        "or for a cubin"
     )
     yield (
         f"          cuFuncSetAttribute(entry, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, {need})"
@@ -91,10 +87,8 @@ def _reduction(plan: KernelPlan) -> Iterator[str]:
         f"{WORKSPACE_ALIGNMENT} bytes"
     )
     for name in dict.fromkeys(n for entry in followed for n in entry.after):
-        entry, before = (
-            plan.entry(name),
-            ", ".join(e.name for e in followed if name in e.after),
-        )
+        entry = plan.entry(name)
+        before = ", ".join(e.name for e in followed if name in e.after)
         yield (
             f"then      {name} behind {before}, on the same stream: {entry.grid} blocks, "
             f"{entry.block} threads"

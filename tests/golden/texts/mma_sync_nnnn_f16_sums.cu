@@ -7,10 +7,9 @@
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_by4 (by4), gemm_narrow (narrow)
 // launch    ((M + 63) / 64) * ((N + 63) / 64) * batch blocks in x, 128 threads, 16384 bytes of shared memory
 // planned   88 of 255 32-bit registers a lane (16 accumulators, 16 operands, 16 staging, 40 addresses)
-// host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters,
-//           strides count elements, a step is 1 or, to broadcast, 0, c may be null where beta is 0;
-//           batch is 1 where no parameter has that name; a grid of 0 blocks: launch nothing
-// dynamic   no dynamic shared memory is given at the launch
+// host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
+// units     strides count elements; a step is 1, or 0 to broadcast; where beta is 0, c may be null; batch is 1; no blocks: launch nothing
+// dynamic   0 bytes: shared memory is static
 // choose    the first that may run:
 //           gemm_wide: a, b, c, d at multiples of 16 bytes, strides multiples of 8, steps 1
 //           gemm_by8: a, b at multiples of 8 bytes, strides multiples of 4, steps 1

@@ -7,10 +7,9 @@
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_narrow (narrow), gemm_reduce_wide (reduce_wide), gemm_reduce_narrow (reduce_narrow)
 // launch    (((M + 63) / 64) * ((N + 63) / 64) * batch) * 2 blocks in x, 128 threads, 32768 bytes of shared memory
 // planned   154 of 255 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 90 addresses)
-// host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters,
-//           strides count elements, a step is 1 or, to broadcast, 0, c may be null where beta is 0;
-//           batch is 1 where no parameter has that name; a grid of 0 blocks: launch nothing
-// dynamic   no dynamic shared memory is given at the launch
+// host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
+// units     strides count elements; a step is 1, or 0 to broadcast; where beta is 0, c may be null; batch is 1; no blocks: launch nothing
+// dynamic   0 bytes: shared memory is static
 // choose    the first that may run:
 //           gemm_wide: a, b, c, d at multiples of 16 bytes, strides multiples of 4, steps 1
 //           gemm_by8: a, b at multiples of 8 bytes, strides multiples of 2, steps 1
