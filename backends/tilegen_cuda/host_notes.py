@@ -35,7 +35,7 @@ def _names(plan: KernelPlan) -> Iterator[str]:
     )
     yield (
         "units     strides count elements; a step is 1, or 0 to broadcast; where beta is 0, c may be "
-        f"null{batch}; no blocks: launch nothing"
+        f"null{batch}; a grid of 0: launch nothing"
     )
 
 
