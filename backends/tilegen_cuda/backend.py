@@ -79,7 +79,7 @@ class CudaBackend:
         from tilegen.launch_header import Wording, launch_header
 
         from .archs import STATIC_SHARED_BYTES, dynamic_bytes
-        from .host_notes import namespace
+        from .host_notes import allowing, namespace
 
         inside = namespace(source.plan.spec)
         return launch_header(
@@ -87,9 +87,8 @@ class CudaBackend:
             Wording(
                 launch="with grid blocks of block threads, both in x, and DYNAMIC_BYTES of dynamic "
                 "shared memory.\n"
-                f"More of it than {STATIC_SHARED_BYTES} bytes must be allowed before, once for each entry, by\n"
-                "cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, DYNAMIC_BYTES) or\n"
-                "cuFuncSetAttribute(entry, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, DYNAMIC_BYTES).\n"
+                f"More than {STATIC_SHARED_BYTES} bytes must be allowed before, once for each entry, by\n"
+                f"{allowing('DYNAMIC_BYTES')[0]} or\n{allowing('DYNAMIC_BYTES')[1]}.\n"
                 f"In C++ that includes the text, the entries are in namespace {inside}.",
                 blocks="Blocks",
                 pointer="pointer to",

@@ -21,6 +21,14 @@ def namespace(spec: TileSpec) -> str:
     return f"{spec.name}_kernel"
 
 
+def allowing(size: str) -> tuple[str, str]:
+    """The calls that allow an entry more dynamic shared memory than 48 KiB: the runtime's, the driver's."""
+    return (
+        f"cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, {size})",
+        f"cuFuncSetAttribute(entry, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, {size})",
+    )
+
+
 def host_notes(plan: KernelPlan) -> list[str]:
     """Where the entries are, which one to take, what to allow, give and launch; a line each."""
     return [*_names(plan), *_dynamic(plan), *_choice(plan), *_reduction(plan)]
@@ -29,13 +37,16 @@ def host_notes(plan: KernelPlan) -> list[str]:
 def _names(plan: KernelPlan) -> Iterator[str]:
     first = plan.main_entries[0].name
     batch = "; batch is 1" if plan.spec.batch == "none" else ""
+    alike = {m: [o for o in "abcd" if getattr(plan.spec.layout, o) == m] for m in ("row", "col")}
+    lines = {"row": "row to row", "col": "column to column"}
+    leading = " and ".join(f"{lines[m]} of {', '.join(o)}" for m, o in alike.items() if o)
     yield (
         f'host      {namespace(plan.spec)}::{first} in C++, "{first}" in a cubin; arguments in the '
         "order of its parameters"
     )
     yield (
-        "units     strides count elements; a step is 1, or 0 to broadcast; where beta is 0, c may be "
-        f"null{batch}; a grid of 0: launch nothing"
+        f"units     strides count elements, ld from {leading}; a step is 1, or 0 to broadcast; "
+        f"c may be null where beta is 0{batch}; a grid of 0: launch nothing"
     )
 
 
@@ -49,19 +60,16 @@ def _dynamic(plan: KernelPlan) -> Iterator[str]:
         f"dynamic   {need} bytes at each launch; more than {STATIC_SHARED_BYTES} must be allowed before, "
         f"once for each of {mains}:"
     )
-    yield (
-        f"          cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, {need}), "
-        "or for a cubin"
-    )
-    yield (
-        f"          cuFuncSetAttribute(entry, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, {need})"
-    )
+    of_runtime, of_driver = allowing(str(need))
+    yield f"          {of_runtime}, or for a cubin"
+    yield f"          {of_driver}"
 
 
 def _choice(plan: KernelPlan) -> Iterator[str]:
     yield "choose    the first that may run:"
     for entry in plan.main_entries:
-        yield f"          {entry.name}: {'; '.join(_conditions(plan.spec, entry)) or 'any operands'}"
+        asked = "; ".join(_conditions(plan.spec, entry)) or "any addresses and strides"
+        yield f"          {entry.name}: {asked}"
 
 
 def _conditions(spec: TileSpec, entry: Entry) -> Iterator[str]:

@@ -130,8 +130,9 @@ def run_narrow(text: str, source: tg.KernelSource, operands: dict[str, Any]) -> 
     plan = source.plan
     entry = plan.main_entries[-1]
     (m, k), n, kind = operands["a"].shape, operands["b"].shape[1], operands["a"].dtype
-    given = {**operands, "M": m, "N": n, "K": k, "alpha": 1.0, "beta": 0.0, "lda": k, "ldb": n, "ldc": n,
-             "ldd": n, "bias": np.zeros(n, kind), "c": np.zeros((m, n), kind), "d": np.zeros((m, n), kind)}  # fmt: skip
+    given = {**operands, "M": m, "N": n, "K": k, "alpha": 1.0, "beta": 0.0,
+             "lda": k, "ldb": n, "ldc": n, "ldd": n,
+             "bias": np.zeros(n, kind), "c": np.zeros((m, n), kind), "d": np.zeros((m, n), kind)}  # fmt: skip
     names = [x.name for x in entry.arguments]
     args = [given.get(name, 1) for name in names]
     run = emulator.run(

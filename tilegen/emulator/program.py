@@ -144,7 +144,9 @@ class Program:
         if not first.startswith("driver:"):
             return
         found = scopes.kernels(self.text).items()
-        named = [f"{space}::{name}" if space else name for name, spaces in found for space in spaces]
+        named = [
+            f"{space}::{name}" if space else name for name, spaces in found for space in spaces
+        ]
         kernels = ", ".join(named) or "none"
         raise LaunchError(
             f"{' or '.join(map(repr, self.entries))} is no kernel that can be called by name alone; "

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-_COMMENT = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)+'""", re.DOTALL
-)
+_COMMENT = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)+'""", re.DOTALL)
 _SCOPE = re.compile(r"\bnamespace\s+(\w+(?:\s*::\s*\w+)*)\s*\{|[{}]")
 # A name that is followed by its parameters; __launch_bounds__(...) and the like stand before it.
 _KERNEL = re.compile(

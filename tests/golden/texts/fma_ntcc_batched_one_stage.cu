@@ -8,11 +8,11 @@
 // launch    ((M + 31) / 32) * ((N + 47) / 48) * batch blocks in x, 128 threads, 5248 bytes of shared memory
 // planned   109 of 255 32-bit registers a lane (24 accumulators, 14 operands, 12 staging, 59 addresses)
 // host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
-// units     strides count elements; a step is 1, or 0 to broadcast; where beta is 0, c may be null; no blocks: launch nothing
+// units     strides count elements, ld from row to row of a and column to column of b, c, d; a step is 1, or 0 to broadcast; c may be null where beta is 0; a grid of 0: launch nothing
 // dynamic   0 bytes: shared memory is static
 // choose    the first that may run:
 //           gemm_wide: a, b, c, d at multiples of 16 bytes, strides multiples of 2, steps 1
-//           gemm_narrow: any operands
+//           gemm_narrow: any addresses and strides
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: it stages tiles of A and B in shared
 // memory as [k][row], and each thread adds up the outer products of its rows and columns.

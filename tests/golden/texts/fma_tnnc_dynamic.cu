@@ -8,13 +8,13 @@
 // launch    ((M + 127) / 128) * ((N + 127) / 128) * batch blocks in x, 256 threads, 65536 bytes of shared memory
 // planned   164 of 255 32-bit registers a lane (64 accumulators, 16 operands, 0 staging, 84 addresses)
 // host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
-// units     strides count elements; a step is 1, or 0 to broadcast; where beta is 0, c may be null; batch is 1; no blocks: launch nothing
+// units     strides count elements, ld from row to row of b, c and column to column of a, d; a step is 1, or 0 to broadcast; c may be null where beta is 0; batch is 1; a grid of 0: launch nothing
 // dynamic   65536 bytes at each launch; more than 49152 must be allowed before, once for each of gemm_wide, gemm_narrow:
 //           cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, 65536), or for a cubin
 //           cuFuncSetAttribute(entry, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 65536)
 // choose    the first that may run:
 //           gemm_wide: a, b, d at multiples of 16 bytes, strides multiples of 4, steps 1; c at multiples of 4 bytes, steps 1
-//           gemm_narrow: any operands
+//           gemm_narrow: any addresses and strides
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: it stages tiles of A and B in shared
 // memory as [k][row], and each thread adds up the outer products of its rows and columns.

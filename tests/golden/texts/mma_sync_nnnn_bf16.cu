@@ -8,13 +8,13 @@
 // launch    ((M + 127) / 128) * ((N + 127) / 128) * batch blocks in x, 256 threads, 49152 bytes of shared memory
 // planned   159 of 255 32-bit registers a lane (64 accumulators, 48 operands, 0 staging, 47 addresses)
 // host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
-// units     strides count elements; a step is 1, or 0 to broadcast; where beta is 0, c may be null; batch is 1; no blocks: launch nothing
+// units     strides count elements, ld from row to row of a, b, c, d; a step is 1, or 0 to broadcast; c may be null where beta is 0; batch is 1; a grid of 0: launch nothing
 // dynamic   0 bytes: shared memory is static
 // choose    the first that may run:
 //           gemm_wide: a, b, c, d at multiples of 16 bytes, strides multiples of 8, steps 1
 //           gemm_by8: a, b at multiples of 8 bytes, strides multiples of 4, steps 1
 //           gemm_by4: a, b at multiples of 4 bytes, strides multiples of 2, steps 1
-//           gemm_narrow: any operands
+//           gemm_narrow: any addresses and strides
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: asynchronous copies bring
 // tiles of A and B into shared memory as they lie in global memory, and each warp multiplies fragments

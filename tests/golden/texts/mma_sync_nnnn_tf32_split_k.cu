@@ -8,12 +8,12 @@
 // launch    (((M + 63) / 64) * ((N + 63) / 64) * batch) * 2 blocks in x, 128 threads, 32768 bytes of shared memory
 // planned   154 of 255 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 90 addresses)
 // host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
-// units     strides count elements; a step is 1, or 0 to broadcast; where beta is 0, c may be null; batch is 1; no blocks: launch nothing
+// units     strides count elements, ld from row to row of a, b, c, d; a step is 1, or 0 to broadcast; c may be null where beta is 0; batch is 1; a grid of 0: launch nothing
 // dynamic   0 bytes: shared memory is static
 // choose    the first that may run:
 //           gemm_wide: a, b, c, d at multiples of 16 bytes, strides multiples of 4, steps 1
 //           gemm_by8: a, b at multiples of 8 bytes, strides multiples of 2, steps 1
-//           gemm_narrow: any operands
+//           gemm_narrow: any addresses and strides
 // partial   2 * M * ((N + 3) / 4) * 4 * batch * 4 bytes of workspace, at a multiple of 16 bytes
 // then      gemm_reduce_wide behind gemm_wide, on the same stream: (M * ((N + 3) / 4) * 4 * batch + 1023) / 1024 blocks, 256 threads
 // then      gemm_reduce_narrow behind gemm_by8, gemm_narrow, on the same stream: (M * ((N + 3) / 4) * 4 * batch + 1023) / 1024 blocks, 256 threads
