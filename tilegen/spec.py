@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from tilegen.errors import SpecError
-from tilegen.spec_faults import PINNED_NUMBERS, explain, shown
+from tilegen.spec_faults import KEYWORDS, PINNED_NUMBERS, explain, shown
 
 TypeName = Literal[
     "f64", "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "s8", "u8", "s32"
@@ -40,17 +40,6 @@ Extent = Annotated[int, Field(ge=1, le=65536, strict=True)]
 # Pydantic's engine (Rust) and JSON Schema's (ECMA) both read $ as the very end of the text.
 NAME = r"^[a-z][a-z0-9_]{0,39}$"
 Name = Annotated[str, StringConstraints(pattern=NAME, strict=True)]
-# Of C and C++ alike: names of kernels become prefixes, and a reader must not take one for the other.
-_KEYWORDS = """
-    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
-    char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
-    constinit continue decltype default delete do double dynamic_cast else enum explicit export extern
-    false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
-    operator or or_eq private protected public register reinterpret_cast requires restrict return short
-    signed sizeof static static_assert static_cast struct switch template this thread_local throw true
-    try typedef typeid typename typeof union unsigned using virtual void volatile wchar_t while xor
-    xor_eq"""
-KEYWORDS = frozenset(_KEYWORDS.split())
 KernelName = Annotated[
     Name, WithJsonSchema({"type": "string", "pattern": NAME, "not": {"enum": sorted(KEYWORDS)}})
 ]

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from tilegen.errors import SpecError
-from tilegen.spec import KEYWORDS, EpilogueOp, Majorness, TileSpec, TypeName, json_schema
+from tilegen.spec import EpilogueOp, Majorness, TileSpec, TypeName, json_schema
+from tilegen.spec_faults import KEYWORDS
 
 SMALL: dict[str, Any] = {"block": [128, 128, 16], "warp": [64, 32]}
 
