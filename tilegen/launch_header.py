@@ -37,7 +37,7 @@ class Wording:
     Attributes
     ----------
     launch : str
-        Of a launch, with ``grid`` and ``block``.
+        Of a launch, with ``grid`` and ``block``; of several lines where it takes more.
     blocks : str
         ``"Work-groups"``, ``"Blocks"``.
     pointer : str
@@ -106,7 +106,7 @@ def _introduction(source: KernelSource, wording: Wording) -> list[str]:
         "//",
         f"// D = epilogue(alpha * A*B + beta * C) with {major}.",
         f"// Of {mains}: launch the first whose _accepts() holds,",
-        f"// {wording.launch}",
+        *(f"// {line}" for line in wording.launch.splitlines()),
         "// A grid of 0 means an output without elements: launch nothing.",
     ]
 

@@ -20,13 +20,14 @@ from pydantic import (
     StrictStr,
     StringConstraints,
     ValidationError,
+    WithJsonSchema,
     field_validator,
     model_serializer,
     model_validator,
 )
 
 from tilegen.errors import SpecError
-from tilegen.spec_faults import PINNED_NUMBERS, explain, shown
+from tilegen.spec_faults import KEYWORDS, PINNED_NUMBERS, explain, shown
 
 TypeName = Literal[
     "f64", "f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz", "s8", "u8", "s32"
@@ -37,7 +38,11 @@ PinValue = str | int | bool | tuple[int, ...]
 Extent = Annotated[int, Field(ge=1, le=65536, strict=True)]
 # A C identifier and a file name on every system: nothing else reaches the text or the folder.
 # Pydantic's engine (Rust) and JSON Schema's (ECMA) both read $ as the very end of the text.
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$", strict=True)]
+NAME = r"^[a-z][a-z0-9_]{0,39}$"
+Name = Annotated[str, StringConstraints(pattern=NAME, strict=True)]
+KernelName = Annotated[
+    Name, WithJsonSchema({"type": "string", "pattern": NAME, "not": {"enum": sorted(KEYWORDS)}})
+]
 Bound = Annotated[float, Field(strict=True)]
 # Strict, so that pins are kept as written: 1.0, "1" and true are not turned into 1.
 _PinInt = Annotated[int, Field(ge=-(2**31), lt=2**31, strict=True)]
@@ -144,7 +149,8 @@ class TileSpec(_Record):
     Parameters
     ----------
     name : str
-        The kernel's name starts with it: lower-case letters, digits and underscores.
+        The names of the kernel and of its entries start with it: lower-case letters, digits and
+        underscores, no keyword of C or C++. Kernels of two names go into one program.
     block : (int, int, int)
         M and N of the part of D that one thread block computes, and the step in K that it stages.
     warp : (int, int)
@@ -175,7 +181,9 @@ class TileSpec(_Record):
     (2, 4)
     """
 
-    name: Name = Field(default="gemm", description="what the kernel's name starts with")
+    name: KernelName = Field(
+        default="gemm", description="what the names of the kernel and of its entries start with"
+    )
     block: tuple[Extent, Extent, Extent] = Field(
         description="M, N of D per thread block, and the K step it stages"
     )
@@ -221,6 +229,15 @@ class TileSpec(_Record):
         """Pydantic's, with a ``SpecError`` for what is wrong."""
         with _in_words(cls):
             return super().model_validate_strings(obj, **options)
+
+    @field_validator("name")
+    @classmethod
+    def _no_keyword(cls, name: str) -> str:
+        if name in KEYWORDS:
+            raise ValueError(
+                f"name = {name!r} is a keyword of C or C++; nearest legal value: 'gemm_{name}'"
+            )
+        return name
 
     @field_validator("epilogue")
     @classmethod

@@ -78,17 +78,21 @@ class CudaBackend:
     def launch_header(self, source: KernelSource) -> str:
         from tilegen.launch_header import Wording, launch_header
 
-        from .archs import dynamic_bytes
+        from .archs import STATIC_SHARED_BYTES, dynamic_bytes
+        from .host_notes import allowing, namespace
 
+        inside = namespace(source.plan.spec)
         return launch_header(
             source,
             Wording(
                 launch="with grid blocks of block threads, both in x, and DYNAMIC_BYTES of dynamic "
-                "shared memory.",
+                "shared memory.\n"
+                f"More than {STATIC_SHARED_BYTES} bytes must be allowed before, once for each entry, by\n"
+                f"{allowing('DYNAMIC_BYTES')[0]} or\n{allowing('DYNAMIC_BYTES')[1]}.\n"
+                f"In C++ that includes the text, the entries are in namespace {inside}.",
                 blocks="Blocks",
                 pointer="pointer to",
                 defines=(("What it is compiled for.", "ARCH", f'"{source.plan.arch.name}"'),),
-                # Over 48 KiB cuFuncSetAttribute must allow it first.
                 enums=(("DYNAMIC_BYTES", dynamic_bytes(source.plan.budget.shared_bytes)),),
                 address="of the first element on the device",
             ),

@@ -12,6 +12,7 @@ from tilegen.plan import KernelPlan
 from tilegen.roles import Roles
 from tilegen.tiling import CONTIGUOUS, epilogue_operands, operand_type
 
+from .host_notes import host_notes, namespace
 from .types import ARGUMENT_TYPES, SPELLINGS
 
 NOTHING = "_nothing.cu.j2"
@@ -152,6 +153,8 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
     return {
         **roles.names,
         **c_names(plan, roles),
+        "host_notes": host_notes(plan),
+        "namespace": namespace(spec),
         "batched": spec.batch == "strided",
         "operands": ["a", "b", "c", "d", *epilogue_operands(spec)],
         "element": spelling.type,

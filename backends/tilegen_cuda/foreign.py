@@ -11,6 +11,7 @@ from typing import Any
 
 from tilegen.backend import Resources
 from tilegen.checklist.support import ForeignBinary
+from tilegen.emulator.scopes import qualified
 from tilegen.errors import CompileError
 from tilegen.hardware import Arch
 
@@ -51,6 +52,7 @@ def compile_text(
     if toolchain.missing:
         raise CompileError(toolchain.missing)
     api, options = nvrtc(), toolchain.flags.split()
+    called = {kernel: qualified(text, kernel) for kernel in kernels}
     options += [f"-D{define}" for define in defines]
     folders = (Path(name).parent, *include_folders())
     options += [f"--include-path={folder}" for folder in folders]
@@ -59,13 +61,13 @@ def compile_text(
         text.encode(), name.encode(), 1, [HOST_TYPES.encode()], [HOST_TYPES_NAME.encode()]
     )
     try:
-        for kernel in kernels:
-            api.nvrtcAddNameExpression(program, kernel.encode())
+        for name_expression in called.values():
+            api.nvrtcAddNameExpression(program, name_expression.encode())
         (status,) = api.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
         log = program_log(program)
         if status != api.nvrtcResult.NVRTC_SUCCESS:
             raise _refused(name, log, str(toolchain), " ".join(options), kernels)
-        named = {_lowered(api, program, kernel): kernel for kernel in kernels}
+        named = {_lowered(api, program, called[kernel]): kernel for kernel in kernels}
     finally:
         api.nvrtcDestroyProgram(program)
     said = {named.get(symbol) or plain_name(symbol): r for symbol, r in resources(log).items()}

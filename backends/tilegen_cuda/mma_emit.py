@@ -13,6 +13,7 @@ from tilegen.roles import Roles
 from tilegen.tiling import epilogue_operands, main_arguments
 
 from .emit import NOTHING, async_copies, c_names, epilogue_steps, parameters
+from .host_notes import host_notes, namespace
 from .mma import OUT_PAD
 from .mma_entries import REDUCE_THREADS, reduce_vector, widths
 from .mma_reads import Ldmatrix, Reads
@@ -105,6 +106,8 @@ def context(plan: KernelPlan) -> Mapping[str, Any]:
         **out,
         **_entries(plan),
         **_multiply_add(plan, letter, sums, row.registers, col.registers),
+        "host_notes": host_notes(plan),
+        "namespace": namespace(spec),
         "batched": spec.batch == "strided",
         "times_batch": " * batch" if spec.batch == "strided" else "",
         "split": split,

@@ -135,6 +135,21 @@ def test_build_without_output_prints_a_summary(run):
     assert "planned" in out
 
 
+def test_build_under_another_name(run, tmp_path):
+    assert run("build", SPEC, *GPU, "--name", "attn_qk", "-o", tmp_path)[0] == 0
+    made = json.loads((tmp_path / "manifest.json").read_text())
+    assert made["spec"]["name"] == "attn_qk"
+    assert {e["name"] for e in made["entries"]} == {"attn_qk_wide", "attn_qk_narrow"}
+    (header,) = tmp_path.glob("attn_qk_*.h")
+    assert '#define ATTN_QK_WIDE_SYMBOL "attn_qk_wide"' in header.read_text()
+    (text,) = tmp_path.glob("attn_qk_*.cl")
+    assert "gemm" not in text.read_text()
+    for name, told in (("for", "name = 'for' is a keyword"), ("a-b", "name = 'a-b' is not a name")):
+        status, out, err = run("build", SPEC, *GPU, "--name", name)
+        assert (status, out) == (2, "")
+        assert told in err
+
+
 def test_build_writes_a_folder(run, tmp_path):
     folder = tmp_path / "deep" / "out"
     assert run("build", SPEC, *GPU, "-o", folder)[0] == 0

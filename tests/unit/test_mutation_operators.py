@@ -106,6 +106,15 @@ def test_constants_of_a_constexpr_outside_of_functions() -> None:
     assert places == {"enum", "g"}
 
 
+@pytest.mark.parametrize("scope", ["namespace one", "namespace one::two", 'extern "C"'])
+def test_what_stands_in_a_namespace_is_read_like_what_stands_outside(scope: str) -> None:
+    inside = "constexpr int A = 2, B = A * 3;\nvoid f(int x)\n{\n    g(x + B);\n}\n"
+    text = f"{scope} {{\n{inside}}}\n"
+    got = [(m.function, m.operator, m.before, m.after) for m in mutants(text, C)]
+    assert got == [(m.function, m.operator, m.before, m.after) for m in mutants(inside, C)]
+    assert {"enum", "f"} <= {function for function, *_ in got}
+
+
 def test_parameters_are_narrowed_and_otherwise_left_alone() -> None:
     text = "static void f(const long n, const float *a)\n{\n}\n"
     assert [m.apply(text) for m in mutants(text, C)] == [text.replace("long", "int")]

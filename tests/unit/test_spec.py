@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 
 from tilegen.errors import SpecError
 from tilegen.spec import EpilogueOp, Majorness, TileSpec, TypeName, json_schema
+from tilegen.spec_faults import KEYWORDS
 
 SMALL: dict[str, Any] = {"block": [128, 128, 16], "warp": [64, 32]}
 
@@ -52,7 +53,7 @@ def per_operand(choices: tuple[str, ...], operands: tuple[str, ...]) -> st.Searc
 specs = st.fixed_dictionaries(
     {"block": st.tuples(extents, extents, extents), "warp": st.tuples(extents, extents)},
     optional={
-        "name": names,
+        "name": names.filter(lambda name: name not in KEYWORDS),
         "thread": st.tuples(extents, extents),
         "stages": st.integers(1, 16),
         "split_k": st.integers(1, 1024),
@@ -180,6 +181,7 @@ def test_the_schema_is_one_and_refuses_what_the_spec_refuses() -> None:
         {"epilogue": [{"op": "tanh"}]},
         {"epilogue": [{"op": "relu", "amount": 1}]},
         {"name": "Gemm"},
+        {"name": "float"},
         {"pins": {"opencl": {"form": 1.5}}},
     ):
         data = SMALL | change
@@ -192,6 +194,10 @@ NAME = "is not a name: lower-case letters, digits and '_', a letter first, 40 at
 PIN = "must be text, true or false, a whole number under 2^31 or a list of such numbers, 16 at most"
 KNOWN = "known: name, block, warp, thread, stages, split_k, types, layout, batch, epilogue, pins"
 FAULTS: list[tuple[dict[str, Any], str]] = [
+    (
+        {"name": "float"},
+        "name = 'float' is a keyword of C or C++; nearest legal value: 'gemm_float'",
+    ),
     # unknown keys, at each level
     ({"blok": 1}, "'blok' is not a known key; did you mean 'block'?"),
     ({"zzz": 1}, f"'zzz' is not a known key; {KNOWN}"),

@@ -41,6 +41,10 @@ def build(
     examples: Examples = 50,
     seed: Seed = 0,
     device: DeviceName = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="What its entries start with, in place of the spec's name."),
+    ] = None,
     lineinfo: Annotated[
         bool, typer.Option("--lineinfo", help="Keep the lines of the text in the binary.")
     ] = False,
@@ -48,11 +52,13 @@ def build(
 ) -> int:
     """Emit the source, compile it where a compiler is found, and write both with a manifest."""
     tile, plugin = read_spec(spec), registry.get(backend)
+    if name is not None:
+        tile = tile.replace(name=name)
     if output is not None and output.exists() and not output.is_dir():
         raise SpecError(f"{output}: it is a file; -o names a folder")
     built: list[Built] = []
-    for name in archs_of(arch):
-        target, found = resolve(plugin, name, device)
+    for asked in archs_of(arch):
+        target, found = resolve(plugin, asked, device)
         with progress(f"building for {target or 'the device found'}", as_json):
             built.append(Built.of(tile, plugin, target, found, lineinfo))
         if verify:

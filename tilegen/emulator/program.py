@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from tilegen.emulator import store, toolchain, vocabulary
+from tilegen.emulator import scopes, store, toolchain, vocabulary
 from tilegen.emulator.findings import Finding
 from tilegen.emulator.vocabulary import Vocabulary
 from tilegen.errors import CompileError, LaunchError
 
 _DYNAMIC_NAME = re.compile(r"\bextern\b[^;{}()]*(?:\([^)]*\)[^;{}()]*)*?\b(\w+)\s*\[\s*\]\s*;")
 _ALIGNMENT = re.compile(r"\b(?:__align__|alignas)\s*\(\s*(\d+)\s*\)")
-_KERNEL = re.compile(r"__global__[^;{}]*?\b(\w+)\s*\((?!\s*\d)")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _OPENED = re.compile(r"^(kernel\.\w+:\d+:\d+): note: to match this", re.MULTILINE)
 
 # That a CompileError's log tells.
@@ -70,7 +68,8 @@ class Program:
 
     def _driver(self) -> str:
         # The text keeps its lines; what comes behind it is a file of its own to the compiler.
-        entries = "\n".join(f'    TG_ENTRY("{_quoted(e)}", {e}),' for e in self.entries)
+        called = [(e, scopes.qualified(self.text, e)) for e in self.entries]
+        entries = "\n".join(f'    TG_ENTRY("{_quoted(e)}", {name}),' for e, name in called)
         ptx = '#include "tg_ptx.hpp"\n' if self._translated != self.text else ""
         return (
             f'#include "{self.language.header}"\n{ptx}'
@@ -144,7 +143,11 @@ class Program:
         first = next((line for line in error.log.splitlines() if "error:" in line), "")
         if not first.startswith("driver:"):
             return
-        kernels = ", ".join(dict.fromkeys(_KERNEL.findall(_COMMENT.sub(" ", self.text)))) or "none"
+        found = scopes.kernels(self.text).items()
+        named = [
+            f"{space}::{name}" if space else name for name, spaces in found for space in spaces
+        ]
+        kernels = ", ".join(named) or "none"
         raise LaunchError(
             f"{' or '.join(map(repr, self.entries))} is no kernel that can be called by name alone; "
             f"kernels of the text: {kernels}"
@@ -152,11 +155,12 @@ class Program:
 
     def _dynamic_memory(self) -> tuple[list[str], int]:
         """Names and alignment of the dynamic shared memory: `extern __shared__ __align__(n) T name[];`."""
-        found = _dynamic_arrays(self.text)
+        shown, found = scopes.bare(self.text), _dynamic_arrays(self.text)
         asked = [int(n) for m in found for n in _ALIGNMENT.findall(m.group(0))]
         # The window itself begins at a multiple of 1024.
         align = max((n for n in asked if n <= 1024), default=16)
-        return sorted({m.group(1) for m in found}), max(align, 16)
+        names = {scopes.linked(scopes.namespace_at(shown, m.start()), m[1]) for m in found}
+        return sorted(names), max(align, 16)
 
 
 def dynamic_memory_line(text: str) -> int:
@@ -167,8 +171,7 @@ def dynamic_memory_line(text: str) -> int:
 
 def _dynamic_arrays(text: str) -> list[re.Match[str]]:
     """Declarations of dynamic shared memory, at their places in the text."""
-    bare = _COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
-    return [m for m in _DYNAMIC_NAME.finditer(bare) if "__shared__" in m[0]]
+    return [m for m in _DYNAMIC_NAME.finditer(scopes.bare(text)) if "__shared__" in m[0]]
 
 
 def _quoted(name: str) -> str:

@@ -118,7 +118,7 @@ class Code:
         out = []
         i = 0
         while i < len(self):
-            if self.word(i) == "{":
+            if self.word(i) == "{" and not self._opens_scope(i):
                 close = self.partner.get(i, len(self))
                 before = i - 1
                 if (
@@ -132,6 +132,15 @@ class Code:
                 i = close
             i += 1
         return out
+
+    def _opens_scope(self, i: int) -> bool:
+        """Whether a bracket opens a namespace or a block of ``extern "C"``: functions stand in it."""
+        j = i - 1
+        while self.word(j) == "::" or (self.tokens[j].kind == "word" and self.word(j - 1) == "::"):
+            j -= 1
+        return "namespace" in (self.word(j), self.word(j - 1)) or (
+            self.word(j - 1) == "extern" and self.tokens[j].kind == "string"
+        )
 
     @cached_property
     def enums(self) -> list[tuple[int, int]]:

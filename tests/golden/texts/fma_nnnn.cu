@@ -7,9 +7,17 @@
 // entries   gemm_wide (wide), gemm_narrow (narrow)
 // launch    ((M + 127) / 128) * ((N + 127) / 128) * batch blocks in x, 256 threads, 49152 bytes of shared memory
 // planned   176 of 255 32-bit registers a lane (64 accumulators, 16 operands, 8 staging, 88 addresses)
+// host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
+// units     strides count elements, ld from row to row of a, b, c, d; a step is 1, or 0 to broadcast; c may be null where beta is 0; batch is 1; a grid of 0: launch nothing
+// dynamic   0 bytes: shared memory is static
+// choose    the first that may run:
+//           gemm_wide: a, b, c, d at multiples of 16 bytes, strides multiples of 4, steps 1
+//           gemm_narrow: any addresses and strides
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: it stages tiles of A and B in shared
 // memory as [k][row], and each thread adds up the outer products of its rows and columns.
+namespace gemm_kernel {
+
 constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 16;
 constexpr int WARP_M = 64, WARP_N = 32, WARPS_M = BLOCK_M / WARP_M, WARPS_N = BLOCK_N / WARP_N;
 constexpr int LANES = 32, LANES_M = 8, LANES_N = 4, THREADS = WARPS_M * WARPS_N * LANES;
@@ -307,3 +315,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm_narrow(
 {
     gemm_tile<false>(M, N, K, alpha, a, lda, a_step, b, ldb, b_step, beta, c, ldc, c_step, d, ldd);
 }
+
+}  // namespace gemm_kernel

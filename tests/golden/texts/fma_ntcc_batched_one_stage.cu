@@ -7,9 +7,17 @@
 // entries   gemm_wide (wide), gemm_narrow (narrow)
 // launch    ((M + 31) / 32) * ((N + 47) / 48) * batch blocks in x, 128 threads, 5248 bytes of shared memory
 // planned   107 of 128 32-bit registers a lane (24 accumulators, 14 operands, 12 staging, 57 addresses)
+// host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
+// units     strides count elements, ld from row to row of a and column to column of b, c, d; a step is 1, or 0 to broadcast; c may be null where beta is 0; a grid of 0: launch nothing
+// dynamic   0 bytes: shared memory is static
+// choose    the first that may run:
+//           gemm_wide: a, b, c, d at multiples of 16 bytes, strides multiples of 2, steps 1
+//           gemm_narrow: any addresses and strides
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: it stages tiles of A and B in shared
 // memory as [k][row], and each thread adds up the outer products of its rows and columns.
+namespace gemm_kernel {
+
 constexpr int BLOCK_M = 32, BLOCK_N = 48, BLOCK_K = 8;
 constexpr int WARP_M = 16, WARP_N = 24, WARPS_M = BLOCK_M / WARP_M, WARPS_N = BLOCK_N / WARP_N;
 constexpr int LANES = 32, LANES_M = 4, LANES_N = 8, THREADS = WARPS_M * WARPS_N * LANES;
@@ -311,3 +319,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) gemm_narrow(
 {
     gemm_tile<false>(M, N, K, batch, alpha, a, lda, a_step, a_batch_stride, b, ldb, b_step, b_batch_stride, beta, c, ldc, c_step, c_batch_stride, d, ldd, d_batch_stride, bias, bias_batch_stride, residual, ldresidual, residual_batch_stride);
 }
+
+}  // namespace gemm_kernel

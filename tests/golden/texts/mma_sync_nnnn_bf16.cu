@@ -7,10 +7,20 @@
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_by4 (by4), gemm_narrow (narrow)
 // launch    ((M + 127) / 128) * ((N + 127) / 128) * batch blocks in x, 256 threads, 49152 bytes of shared memory
 // planned   161 of 255 32-bit registers a lane (64 accumulators, 48 operands, 0 staging, 49 addresses)
+// host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
+// units     strides count elements, ld from row to row of a, b, c, d; a step is 1, or 0 to broadcast; c may be null where beta is 0; batch is 1; a grid of 0: launch nothing
+// dynamic   0 bytes: shared memory is static
+// choose    the first that may run:
+//           gemm_wide: a, b, c, d at multiples of 16 bytes, strides multiples of 8, steps 1
+//           gemm_by8: a, b at multiples of 8 bytes, strides multiples of 4, steps 1
+//           gemm_by4: a, b at multiples of 4 bytes, strides multiples of 2, steps 1
+//           gemm_narrow: any addresses and strides
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: asynchronous copies bring
 // tiles of A and B into shared memory as they lie in global memory, and each warp multiplies fragments
 // of them into sums that it keeps in registers for the whole of K.
+namespace gemm_kernel {
+
 constexpr int BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 32;
 constexpr int WARP_M = 64, WARP_N = 32, WARPS_M = BLOCK_M / WARP_M, WARPS_N = BLOCK_N / WARP_N;
 constexpr int LANES = 32, THREADS = WARPS_M * WARPS_N * LANES, STAGES = 3, TILE_GROUP = 8;
@@ -517,3 +527,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_narrow(
 {
     gemm_tile<0>(M, N, K, alpha, a, lda, a_step, b, ldb, b_step, beta, c, ldc, c_step, d, ldd);
 }
+
+}  // namespace gemm_kernel

@@ -6,11 +6,21 @@
 // template  mma_sync.cu.j2
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_by4 (by4), gemm_narrow (narrow)
 // launch    ((M + 63) / 64) * ((N + 63) / 64) * batch blocks in x, 128 threads, 16384 bytes of shared memory
-// planned   95 of 128 32-bit registers a lane (16 accumulators, 16 operands, 16 staging, 47 addresses)
+// planned   93 of 128 32-bit registers a lane (16 accumulators, 16 operands, 16 staging, 45 addresses)
+// host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
+// units     strides count elements, ld from row to row of a, b, c, d; a step is 1, or 0 to broadcast; c may be null where beta is 0; batch is 1; a grid of 0: launch nothing
+// dynamic   0 bytes: shared memory is static
+// choose    the first that may run:
+//           gemm_wide: a, b, c, d at multiples of 16 bytes, strides multiples of 8, steps 1
+//           gemm_by8: a, b at multiples of 8 bytes, strides multiples of 4, steps 1
+//           gemm_by4: a, b at multiples of 4 bytes, strides multiples of 2, steps 1
+//           gemm_narrow: any addresses and strides
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: loads through registers bring
 // tiles of A and B into shared memory as they lie in global memory, and each warp multiplies fragments
 // of them into sums that it keeps in registers for the whole of K.
+namespace gemm_kernel {
+
 constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 32;
 constexpr int WARP_M = 32, WARP_N = 32, WARPS_M = BLOCK_M / WARP_M, WARPS_N = BLOCK_N / WARP_N;
 constexpr int LANES = 32, THREADS = WARPS_M * WARPS_N * LANES, STAGES = 2, TILE_GROUP = 8;
@@ -533,3 +543,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) gemm_narrow(
 {
     gemm_tile<0>(M, N, K, alpha, a, lda, a_step, b, ldb, b_step, beta, c, ldc, c_step, d, ldd);
 }
+
+}  // namespace gemm_kernel

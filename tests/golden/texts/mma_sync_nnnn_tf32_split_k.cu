@@ -6,11 +6,23 @@
 // template  mma_sync.cu.j2
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_narrow (narrow), gemm_reduce_wide (reduce_wide), gemm_reduce_narrow (reduce_narrow)
 // launch    (((M + 63) / 64) * ((N + 63) / 64) * batch) * 2 blocks in x, 128 threads, 32768 bytes of shared memory
-// planned   160 of 168 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 96 addresses)
+// planned   162 of 168 32-bit registers a lane (32 accumulators, 32 operands, 0 staging, 98 addresses)
+// host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
+// units     strides count elements, ld from row to row of a, b, c, d; a step is 1, or 0 to broadcast; c may be null where beta is 0; batch is 1; a grid of 0: launch nothing
+// dynamic   0 bytes: shared memory is static
+// choose    the first that may run:
+//           gemm_wide: a, b, c, d at multiples of 16 bytes, strides multiples of 4, steps 1
+//           gemm_by8: a, b at multiples of 8 bytes, strides multiples of 2, steps 1
+//           gemm_narrow: any addresses and strides
+// partial   2 * M * ((N + 3) / 4) * 4 * batch * 4 bytes of workspace, at a multiple of 16 bytes
+// then      gemm_reduce_wide behind gemm_wide, on the same stream: (M * ((N + 3) / 4) * 4 * batch + 1023) / 1024 blocks, 256 threads
+// then      gemm_reduce_narrow behind gemm_by8, gemm_narrow, on the same stream: (M * ((N + 3) / 4) * 4 * batch + 1023) / 1024 blocks, 256 threads
 
 // D = epilogue(alpha * A*B + beta * C). A block computes one block tile: asynchronous copies bring
 // tiles of A and B into shared memory as they lie in global memory, and each warp multiplies fragments
 // of them into sums that it keeps in registers for a part of K; a second kernel adds the parts up.
+namespace gemm_kernel {
+
 constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 32;
 constexpr int WARP_M = 32, WARP_N = 32, WARPS_M = BLOCK_M / WARP_M, WARPS_N = BLOCK_N / WARP_N;
 constexpr int LANES = 32, THREADS = WARPS_M * WARPS_N * LANES, STAGES = 2, TILE_GROUP = 8;
@@ -530,3 +542,5 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) gemm_reduce_narrow(
 {
     gemm_sum_up<false>(M, N, K, alpha, partial, beta, c, ldc, c_step, d, ldd);
 }
+
+}  // namespace gemm_kernel
