@@ -38,7 +38,7 @@ RIDGE = 0.05
 BYTES = 8
 # Of those that do not spill so many are refused, and at most so many doubted, those included; of those
 # that do spill so many are called fine, unless that makes too many doubted.
-REFUSED, DOUBTED, CALLED_FINE = 0.035, 0.13, 0.015
+REFUSED, DOUBTED, CALLED_FINE = 0.035, 0.12, 0.015
 # A prediction is held to the limit within so many registers where spills are judged.
 FAR = 60.0
 # Spilling kernels count so much more than those that do not.
@@ -53,7 +53,7 @@ class Record:
     """One kernel: the terms of its entries, and what ptxas said of them.
 
     ``asked`` says that its launch bounds named more than one block without a pin: to learn from, at
-    times more than a plan names.
+    times more than a plan names. ``long`` says the same of its loop over BLOCK_K.
     """
 
     entries: Mapping[str, Mapping[str, float]]
@@ -62,6 +62,7 @@ class Record:
     limit: int
     sums: int
     asked: bool
+    long: bool
 
     @property
     def spilled(self) -> bool:
@@ -96,7 +97,8 @@ def records(form: str) -> list[Record]:
             }
             sums = candidate.registers[0].accumulators
             asked = "min_blocks" not in spec.pins["cuda"] and told.get("blocks", 1) > 1
-            out.append(Record(entries, risks, said, limit, sums, asked))
+            long = name.endswith("_long")
+            out.append(Record(entries, risks, said, limit, sums, asked, long))
     return out
 
 
@@ -182,6 +184,7 @@ def spills(told: Sequence[Record]) -> dict[str, Any]:
     score = sums @ shares + beside @ rest
     # No plan names blocks that leave a thread less than it would take.
     planned = (sums[:, 0] <= 0) | np.array([not r.asked for r in told])
+    planned &= np.array([not r.long for r in told])
     fine, spilled = (np.sort(score[planned & (y == spills)]) for spills in (0, 1))
     return {
         "risks": {

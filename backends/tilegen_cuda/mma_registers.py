@@ -220,8 +220,10 @@ def _risks(
     chunks = _chunks(tiles, threads)
     steps = max(1, spec.block[2] // instruction.k)
     words = sum(t.way == "words" for t in tiles.values())
+    deep = max(0, steps - FEW_STEPS)
     return {
-        f"{BEYOND}, word by word": words * max(0, steps - FEW_STEPS),
+        f"{BEYOND}": deep,
+        f"{BEYOND}, word by word": words * deep,
         "chunks through registers": (not asynchronous) * min(chunks, MOST_HELD),
         "chunks behind the threads": asynchronous * min(chunks, MANY_CHUNKS),
         "fp8 made of f16": instruction.type_a in FP8 and fp8_is_made_of_f16(arch),
