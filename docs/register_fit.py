@@ -28,7 +28,7 @@ from tilegen_cuda.register_model import AHEAD, FEW_LEFT, PREFERRED
 OUT = Path(__file__).parents[1] / "backends" / "tilegen_cuda" / "registers.json"
 # What is fitted on, by form: the last are of earlier texts, without blocks in their launch bounds, and
 # before those of which the widest entry alone is the same.
-FILES = ("fit", "fit_sm_120", "fit_long", "unnamed", "earlier")
+FILES = ("fit", "fit_more", "fit_sm_120", "fit_long", "unnamed", "earlier")
 FITTED_ON = {form: tuple(f"{form}-{file}" for file in FILES) for form in ("mma_sync", "fma")}
 FOLDS = 6
 # Deviations below count by their square.

@@ -72,7 +72,16 @@ def registers(
             f"{AHEAD}narrow, fetches that turn": min(turned, MOST_FETCHES),
         },
     }
-    risks: dict[str, float] = {}
+    held = sum(s.registers(threads) for o, s in staging.items() if o not in behind)
+    risks = {
+        "f64": words == 2,
+        "batch": spec.batch == "strided",
+        "sizes that are no power of two": common["sizes that are no power of two"],
+        "fetches": min(sum(fetches.values()), MOST_FETCHES),
+        "fetches that turn": min(turned, MOST_FETCHES),
+        "held": min(held, MOST_HELD),
+        "sm_120": arch.name == "sm_120",
+    }
     use, asked = register_use(
         "fma",
         entries,

@@ -23,6 +23,8 @@ WORDS = CHUNK_BYTES // 4
 BUFFERS = 2
 # The first steps take more than those beyond.
 FEW_STEPS, BEYOND = 4, "steps beyond"
+# Of the narrow entry, where a thread has one chunk of each operand.
+GATHERED = f"{AHEAD}elements gathered at once"
 # Chunks of a thread: the first two lie in registers anyway; of more than the most nothing is kept.
 FIRST_CHUNKS, MORE_CHUNKS, MANY_CHUNKS, MOST_CHUNKS = 2, 10, 26, 56
 FEW_HELD, MOST_HELD, MOST_ROWS = 4, 12, 12
@@ -75,6 +77,8 @@ def registers(
             more = _narrower(variant, spec, tiles, threads, stages, asynchronous)
         entries[variant] = {**common, **more}
     risks = _risks(spec, arch, instruction, tiles, threads, asynchronous)
+    # A compiler that cannot keep the loads of a gather apart spills what they brought.
+    risks["elements gathered at once"] = entries["narrow"].get(GATHERED, 0)
     chunks = _chunks(tiles, threads)
     use, asked = register_use(
         "mma_sync",
@@ -202,8 +206,8 @@ def _narrower(
             "narrow: single bytes": bytes_ == 1,
             "narrow: s32": spec.types.acc == "s32",
             # The gathers of both operands are under way at once, in the prologue of all stages.
-            f"{AHEAD}elements gathered at once": elements,
-            f"{AHEAD}elements gathered at once, of more stages": elements * max(0, stages - 1),
+            GATHERED: elements,
+            f"{GATHERED}, of more stages": elements * max(0, stages - 1),
         }
     return out
 
@@ -227,6 +231,9 @@ def _risks(
         "chunks through registers": (not asynchronous) * min(chunks, MOST_HELD),
         "chunks behind the threads": asynchronous * min(chunks, MANY_CHUNKS),
         "fp8 made of f16": instruction.type_a in FP8 and fp8_is_made_of_f16(arch),
+        "f64": instruction.type_a == "f64",
+        "batch": spec.batch == "strided",
+        "sm_120": arch.name == "sm_120",
     }
 
 

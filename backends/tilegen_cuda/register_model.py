@@ -144,12 +144,18 @@ def register_use(
         it loads fragments one step at a time, and the shares shrink in this order: staging, operands.
     """
     model = fitted(form)
-    if blocks is None:
-        blocks = blocks_asked(model, entries, risks, arch, threads, shared_bytes)
-    limit = registers_left(arch, threads, blocks)
+    asked = blocks or blocks_asked(model, entries, risks, arch, threads, shared_bytes)
+    limit = registers_left(arch, threads, asked)
     taken = {variant: model.snapped(model.taken(t), limit) for variant, t in entries.items()}
     beyond = model.beyond(entries, risks, arch, limit)
-    most = max(taken.values())
+    first = max(taken, key=lambda variant: taken[variant])
+    if blocks is None and beyond <= model.refused:
+        # What was not trusted to fit beside one more block is expected to take more than that leaves it.
+        left = registers_left(arch, threads, asked + 1)
+        beside = min(blocks_beside_registers(arch, threads, shared_bytes).values(), default=1)
+        if asked < beside and taken[first] <= left < limit:
+            taken[first] = left + 1
+    most = taken[first]
     if beyond > model.refused:
         # What would spill is told by more than there are.
         most = limit + max(1, round(beyond - model.refused))
@@ -166,4 +172,4 @@ def register_use(
         entries=taken,
         doubtful=model.doubted < beyond <= model.refused,
     )
-    return use, blocks
+    return use, asked

@@ -6,7 +6,7 @@
 // template  mma_sync.cu.j2
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_by4 (by4), gemm_narrow (narrow)
 // launch    ((M + 127) / 128) * ((N + 127) / 128) * batch blocks in x, 256 threads, 49152 bytes of shared memory
-// planned   161 of 255 32-bit registers a lane (64 accumulators, 48 operands, 0 staging, 49 addresses)
+// planned   162 of 255 32-bit registers a lane (64 accumulators, 48 operands, 0 staging, 50 addresses)
 // host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
 // units     strides count elements, ld from row to row of a, b, c, d; a step is 1, or 0 to broadcast; c may be null where beta is 0; batch is 1; a grid of 0: launch nothing
 // dynamic   0 bytes: shared memory is static

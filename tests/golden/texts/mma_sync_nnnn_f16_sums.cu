@@ -6,7 +6,7 @@
 // template  mma_sync.cu.j2
 // entries   gemm_wide (wide), gemm_by8 (by8), gemm_by4 (by4), gemm_narrow (narrow)
 // launch    ((M + 63) / 64) * ((N + 63) / 64) * batch blocks in x, 128 threads, 16384 bytes of shared memory
-// planned   93 of 128 32-bit registers a lane (16 accumulators, 16 operands, 16 staging, 45 addresses)
+// planned   96 of 128 32-bit registers a lane (16 accumulators, 16 operands, 16 staging, 48 addresses)
 // host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
 // units     strides count elements, ld from row to row of a, b, c, d; a step is 1, or 0 to broadcast; c may be null where beta is 0; batch is 1; a grid of 0: launch nothing
 // dynamic   0 bytes: shared memory is static
