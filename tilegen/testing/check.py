@@ -87,7 +87,9 @@ def check_problem(kernel: Kernel, problem: Problem, memory: Memory | None = None
 
 
 def _multiply_adds(problem: Problem) -> int:
-    return problem.m * problem.n * max(1, problem.k) * (1 if problem.batch is None else problem.batch)
+    return (
+        problem.m * problem.n * max(1, problem.k) * (1 if problem.batch is None else problem.batch)
+    )
 
 
 class _Wanted(NamedTuple):
