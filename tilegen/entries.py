@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,31 +35,30 @@ class Formula:
     text: str
 
     def __post_init__(self) -> None:
-        _ = self._code
-
-    @cached_property
-    def _code(self) -> CodeType:
-        try:
-            tree = ast.parse(self.text, mode="eval")
-        except SyntaxError:
-            raise ValueError(f"{self.text!r} is not an expression") from None
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and type(node.value) is not int:
-                raise ValueError(f"{self.text!r} holds {node.value!r}, which is no integer")
-            if not isinstance(node, _FORMULA_NODES):
-                raise ValueError(f"{self.text!r} is not plain arithmetic")
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-                node.op = ast.FloorDiv()
-        return compile(tree, "<formula>", "eval")
-
-    def __reduce__(self) -> tuple[type[Formula], tuple[str]]:
-        return Formula, (self.text,)  # compiled code cannot be pickled
+        _code(self.text)
 
     def __call__(self, **names: int) -> int:
-        return int(eval(self._code, {"__builtins__": {}}, names))
+        return int(eval(_code(self.text), {"__builtins__": {}}, names))
 
     def __str__(self) -> str:
         return self.text
+
+
+# Plans share a few texts, and each plan that is tried and refused has its own formulas.
+@lru_cache(maxsize=4096)
+def _code(text: str) -> CodeType:
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError:
+        raise ValueError(f"{text!r} is not an expression") from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and type(node.value) is not int:
+            raise ValueError(f"{text!r} holds {node.value!r}, which is no integer")
+        if not isinstance(node, _FORMULA_NODES):
+            raise ValueError(f"{text!r} is not plain arithmetic")
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            node.op = ast.FloorDiv()
+    return compile(tree, "<formula>", "eval")
 
 
 @dataclass(frozen=True)

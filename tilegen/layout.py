@@ -257,13 +257,13 @@ def bank_conflicts(
     """
     lanes = list(addresses)
     per_phase = max(1, banks * bank_bytes // max(access_bytes, bank_bytes))
+    width = max(1, -(-access_bytes // bank_bytes))
     extra = 0
     for start in range(0, len(lanes), per_phase):
-        words = {
-            (address + byte) // bank_bytes
-            for address in lanes[start : start + per_phase]
-            for byte in range(0, access_bytes, min(bank_bytes, access_bytes))
-        }
+        words: set[int] = set()
+        for address in lanes[start : start + per_phase]:
+            first = address // bank_bytes
+            words.update(range(first, first + width))
         load = Counter(word % banks for word in words)
         extra += max(load.values(), default=0) - -(-len(words) // banks)
     return extra

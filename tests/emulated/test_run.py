@@ -448,8 +448,27 @@ def test_a_time_limit_ends_the_race_run_when_it_says() -> None:
     assert 0.4 < run.seconds["races"] < 1.5
 
 
-def test_a_child_that_cannot_speak_is_ended_by_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_handle(*_: Any) -> int:
+    raise OSError(38, "Function not implemented")
+
+
+def test_a_child_is_waited_for_where_the_system_gives_no_handle_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.pidfd_open", no_handle)
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    run = scale(array, np.zeros_like(array))
+    assert run.clean
+    assert np.array_equal(run.arrays[1], 2 * array)
+
+
+@pytest.mark.parametrize("handles", [True, False])
+def test_a_child_that_cannot_speak_is_ended_by_the_parent(
+    handles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tilegen.emulator.runs.GRACE", 0.0)
+    if not handles:
+        monkeypatch.setattr("os.pidfd_open", no_handle)
     text = """
     extern "C" int sigprocmask(int, const void*, void*) noexcept;
     extern "C" unsigned sleep(unsigned);

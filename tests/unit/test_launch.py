@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ import pytest
 from emulated.split_k import SPLITS, source
 
 import tilegen as tg
+from tilegen import entries
 from tilegen.build import KernelBinary
 from tilegen.hardware import Arch
 from tilegen.host_arrays import host_empty, host_operand
@@ -271,3 +273,17 @@ def test_the_manifest_says_it_all() -> None:
     assert pack["symbol"] == "gemm_pack"
     assert pack["arguments"][-1]["value"] == "split_k * M * N * 4 + M * K * 4"
     assert manifest(source(), None)["plan"]["split_k"] == SPLITS
+
+
+def test_formulas_of_one_text_are_compiled_once_and_refused_each_time() -> None:
+    text = "(M + 126) / 127 * lda % 7"
+    before = entries._code.cache_info().misses
+    one, other = Formula(text), pickle.loads(pickle.dumps(Formula(text)))
+    assert entries._code.cache_info().misses == before + 1
+    assert one == other
+    assert {f(M=n, lda=n + 1) for f in (one, other) for n in (300,)} == {3 * 301 % 7}
+    assert one(M=1, lda=5) == 5
+    for _ in range(2):
+        for wrong in ("M // 2", "M ** 2", "M +", "1.5 * M", "f(M)"):
+            with pytest.raises(ValueError, match=r"is|holds"):
+                Formula(wrong)

@@ -16,6 +16,7 @@ import tilegen as tg
 from tilegen import testing
 from tilegen.errors import VerifyError
 from tilegen.testing import Outcome, Problem, View
+from tilegen.testing.expected import multiplied
 from tilegen.verify import FEWEST_FOR_BIAS, Report, refuse_bias
 
 needs_device = pytest.mark.skipif(
@@ -152,3 +153,46 @@ def test_the_problems_of_a_verification_differ(monkeypatch: pytest.MonkeyPatch) 
     assert {p.view("a").multiple for p in drawn} == {1, 2, 4, 8, 16}
     # The simplest comes once, although Hypothesis begins every run with it.
     assert drawn.count(seen[0]) == 1
+
+
+@needs_device
+@pytest.mark.parametrize("values", ["integers", "normal"])
+def test_an_answer_made_beside_the_launch_is_the_one_made_before_it(
+    values: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = tg.build(SMALL, "opencl", "cpu")
+    problem = Problem(37, 21, 19, beta=2.0, values=values, seed=3)
+    found = []
+    for least in (0, 10**9):
+        monkeypatch.setattr("tilegen.testing.check.WORTH_A_THREAD", least)
+        found.append(testing.check_problem(kernel, problem))
+    assert found[0] == found[1]
+    monkeypatch.setattr("tilegen.testing.check.reference", _refuse)
+    for least in (0, 10**9):
+        monkeypatch.setattr("tilegen.testing.check.WORTH_A_THREAD", least)
+        with pytest.raises(ArithmeticError):
+            testing.check_problem(kernel, problem)
+
+
+def _refuse(*_: Any, **__: Any) -> Any:
+    raise ArithmeticError
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((3, 65, 700), (700, 333)),
+        ((1, 300_000), (300_000, 1)),
+        ((1408, 160), (160, 257)),
+        ((129, 55), (2, 55, 1409)),
+        ((2, 0, 5), (2, 5, 0)),
+        ((2, 4, 0), (2, 0, 900)),
+    ],
+    ids=str,
+)
+def test_a_product_in_parts_is_the_product(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-9, 9, shape).astype(np.float64) for shape in (left, right))
+    got = multiplied(a, b)
+    assert got.shape == (a @ b).shape
+    assert np.array_equal(got, a @ b)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import subprocess
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -239,28 +241,28 @@ class _Started:
 
     def __init__(self, executable: Path, launch: Launch) -> None:
         self._executable, self._launch = executable, launch
-        self._file = JobFile(launch)
-        number = self._file.file.fileno()
-        try:
+        with ExitStack() as opened:
+            self._file = opened.enter_context(JobFile(launch))
+            # A file, which unlike a pipe holds nobody up and needs no reading meanwhile.
+            output = os.memfd_create("tilegen-output")
+            self._said = opened.enter_context(open(output, "w+b"))
+            number = self._file.file.fileno()
             self._process = subprocess.Popen(
                 [str(executable), str(number)], pass_fds=(number,), stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                stdout=self._said, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
-        except BaseException:
-            self._file.file.close()
-            raise
+            self._opened = opened.pop_all()
 
     def finish(self, program: Program) -> _Child:
         """Wait for its end, and read what it found."""
-        killed = False
-        try:
-            said, _ = self._process.communicate(timeout=2 * self._launch.timeout + GRACE)
-        except subprocess.TimeoutExpired:
-            killed = True
+        killed = not _has_ended(self._process, 2 * self._launch.timeout + GRACE)
+        if killed:
             self._process.kill()
-            said, _ = self._process.communicate()
-        with self._file as file:
-            outcome = None if killed else file.outcome()
+        self._process.wait()
+        with self._opened:
+            self._said.seek(0)
+            said = self._said.read()
+            outcome = None if killed else self._file.outcome()
         output = said.decode("utf-8", "replace")
         if outcome is not None:
             found = _located(outcome.findings, self._executable, program)
@@ -275,9 +277,25 @@ class _Started:
         """End it, if it has not ended yet."""
         self._process.kill()
         self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._file.file.close()
+        self._opened.close()
+
+
+def _has_ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether a child ends within that time: told at once, where ``Popen.wait`` looks now and then."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # Linux before 5.3, or a sandbox that forbids it
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        return bool(poll.poll(1000 * seconds))
+    finally:
+        os.close(handle)
 
 
 def _ended(status: int, output: str) -> str:

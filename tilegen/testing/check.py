@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tilegen.kernel import Kernel
 
 
+# Multiply-adds of a problem whose answer takes longer than it takes to start a thread for it.
+WORTH_A_THREAD = 2**20
+
+
 def check_problem(kernel: Kernel, problem: Problem, memory: Memory | None = None) -> Outcome:
     """Run the kernel on the problem and compare every element.
 
@@ -45,11 +49,15 @@ def check_problem(kernel: Kernel, problem: Problem, memory: Memory | None = None
         **arrays.extras,
     }
     entry = _entry_of(kernel.explain(arrays.a, arrays.b, arrays.c, **call))
-    # The right answer is made while the kernel runs: an emulated one leaves a processor free.
-    with ThreadPoolExecutor(1) as pool:
-        making = pool.submit(_wanted, plan, problem, arrays, c_before)
+    if _multiply_adds(problem) < WORTH_A_THREAD:
+        wanted = _wanted(plan, problem, arrays, c_before)
         got_array = kernel(arrays.a, arrays.b, arrays.c, **call)
-        wanted = making.result()
+    else:
+        # The right answer is made while the kernel runs: an emulated one leaves a processor free.
+        with ThreadPoolExecutor(1) as pool:
+            making = pool.submit(_wanted, plan, problem, arrays, c_before)
+            got_array = kernel(arrays.a, arrays.b, arrays.c, **call)
+            wanted = making.result()
     _check_guard(arrays, before, spec)
     want, bound, out = wanted.values, wanted.bound, DTYPES[spec.types.d]
     got = got_array.astype(np.float64)
@@ -75,6 +83,12 @@ def check_problem(kernel: Kernel, problem: Problem, memory: Memory | None = None
         entry,
         exact=False,
         rounding=float(wanted.own[finite][worst] / bound[finite][worst]),
+    )
+
+
+def _multiply_adds(problem: Problem) -> int:
+    return (
+        problem.m * problem.n * max(1, problem.k) * (1 if problem.batch is None else problem.batch)
     )
 
 

@@ -27,6 +27,31 @@ def operand_values(array: NDArray[Any], kind: str) -> NDArray[Any]:
     return np.where(np.isfinite(array), nearest.reshape(array.shape), array)
 
 
+# Multiply-adds up to which OpenBLAS uses one thread (interface/gemm.c, SMP_THRESHOLD_MIN times
+# GEMM_MULTITHREAD_THRESHOLD), and those from which further threads are worth having.
+OF_ONE_THREAD, WORTH_THREADS = 2**18, 2**27
+
+
+def multiplied(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """``a @ b`` by one thread, unless it is large.
+
+    The other threads spin for a while behind each product, on the processors that emulate a kernel.
+    """
+    work = a.shape[-2] * a.shape[-1] * b.shape[-1]
+    return np.asarray(a @ b) if work > WORTH_THREADS else _in_parts(a, b)
+
+
+def _in_parts(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    rows, depth, cols = *a.shape[-2:], b.shape[-1]
+    half = max(rows, cols) // 2
+    if not half or rows * depth * cols <= OF_ONE_THREAD:
+        return np.asarray(a @ b)
+    if rows >= cols:
+        parts = [_in_parts(a[..., :half, :], b), _in_parts(a[..., half:, :], b)]
+        return np.concatenate(parts, axis=-2)
+    return np.concatenate([_in_parts(a, b[..., :half]), _in_parts(a, b[..., half:])], axis=-1)
+
+
 def reference(
     problem: Problem, spec: TileSpec, arrays: Arrays, *, c: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -48,7 +73,7 @@ def reference(
     size: NDArray[Any] = np.zeros(shape, wide)
     if use_ab:
         with np.errstate(invalid="ignore", over="ignore"):
-            product, size = a @ b, np.abs(a) @ np.abs(b)
+            product, size = multiplied(a, b), multiplied(np.abs(a), np.abs(b))
     with np.errstate(invalid="ignore"):
         # Without a product nothing is scaled, not even by an alpha of NaN.
         value = problem.alpha * product if use_ab else product
