@@ -39,13 +39,16 @@ BYTES = 8
 # Of those that do not spill so many are refused, and at most so many doubted, those included; of those
 # that do spill so many are called fine, unless that makes too many doubted.
 REFUSED, DOUBTED, CALLED_FINE = 0.035, 0.12, 0.015
+# Share of its registers that a thread gives up for one more block: kernels that are not in doubt spilled no
+# more often with it.
+SQUEEZE = {"mma_sync": 0.0, "fma": 0.1}
 # A prediction is held to the limit within so many registers where spills are judged.
 FAR = 60.0
 # Spilling kernels count so much more than those that do not.
 WEIGHT = 4.0
 Array = NDArray[np.float64]
 # Terms are counted while nothing is fitted yet.
-UNFITTED = model.Fitted(defaultdict(float), defaultdict(float), 1e9, 1e9, (0, 0))
+UNFITTED = model.Fitted(defaultdict(float), defaultdict(float), 1e9, 1e9, (0, 0), 0.0)
 
 
 @dataclass(frozen=True)
@@ -226,7 +229,8 @@ def main() -> None:
         told = records(form)
         registers = fit(told)
         judged = spills(told)
-        out[form] = {"registers": registers, **judged, "snap": snap(told, registers)}
+        snapped, squeeze = snap(told, registers), SQUEEZE[form]
+        out[form] = {"registers": registers, **judged, "snap": snapped, "squeeze": squeeze}
         print(f"{form}: {len(told)} kernels, {len(registers)} terms, {judged}, {out[form]['snap']}")
     OUT.write_text(json.dumps(out, indent=2) + "\n")
 

@@ -46,6 +46,8 @@ class Fitted:
         Beyond the limit by so much a kernel is said to spill; beyond it by the other it may.
     snap : (float, float)
         So close below and above a preferred number ptxas takes that number.
+    squeeze : float
+        Share of its registers that a thread gives up for one more block of a multiprocessor.
     """
 
     registers: Mapping[str, float]
@@ -53,6 +55,7 @@ class Fitted:
     refused: float
     doubted: float
     snap: tuple[float, float]
+    squeeze: float
 
     def taken(self, terms: Terms) -> float:
         """Registers that an entry of these terms takes where there is room."""
@@ -101,15 +104,15 @@ def blocks_asked(
 ) -> int:
     """Blocks of a multiprocessor that the kernel's launch bounds name.
 
-    As many as fit by what is predicted: left to itself, ptxas may take a few registers too many for
-    the last of them, or spill to make room for one that does not fit by shared memory. One where that
-    is not safe.
+    As many as fit by what is predicted, or with a little less: left to itself, ptxas may take a few
+    registers too many for the last of them, or spill to make room for one that does not fit by shared
+    memory. One where that is not safe.
     """
     beside = min(blocks_beside_registers(arch, threads, shared_bytes).values(), default=1)
     taken = max(model.snapped(model.taken(t), arch.registers.per_lane) for t in entries.values())
     for blocks in range(beside, 1, -1):
         left = registers_left(arch, threads, blocks)
-        if left >= taken and model.beyond(entries, risks, arch, left) <= model.doubted:
+        if left >= taken * (1 - model.squeeze) and model.beyond(entries, risks, arch, left) <= model.doubted:
             return blocks
     return 1
 

@@ -107,7 +107,7 @@ def test_every_term_has_a_fitted_number_and_none_is_left_over(model: Any) -> Non
 
 
 def test_a_sum_of_terms_and_what_is_computed_ahead() -> None:
-    made = Fitted({"x": 2.0, "ahead: y": 10.0}, {"taken": 0.5, "kept": 0.5, "z": 3.0}, 8, 2, (2, 4))
+    made = Fitted({"x": 2.0, "ahead: y": 10.0}, {"taken": 0.5, "kept": 0.5, "z": 3.0}, 8, 2, (2, 4), 0)
     terms = {"x": 20, "ahead: y": 3}
     assert (made.taken(terms), made.kept(terms)) == (70, 40)
     assert made.need({"wide": terms, "narrow": {"x": 20}}, {"z": 2}) == 55 + 6
@@ -125,7 +125,7 @@ def test_a_sum_of_terms_and_what_is_computed_ahead() -> None:
 
 
 def use_of(beyond: int, model: Any, monkeypatch: pytest.MonkeyPatch) -> RegisterUse:
-    made = Fitted({"x": 1.0}, {"taken": 1.0, "kept": 0.0}, 8, 2, (0, 0))
+    made = Fitted({"x": 1.0}, {"taken": 1.0, "kept": 0.0}, 8, 2, (0, 0), 0)
     monkeypatch.setattr(register_model, "fitted", lambda form: made)
     use, blocks = register_model.register_use(
         "any",
@@ -177,7 +177,7 @@ def test_what_is_beyond_the_limit_spills_may_spill_or_is_kept_within_it(
 def test_launch_bounds_name_the_blocks_that_are_predicted(
     model: Any, taken: int, threads: int, shared_bytes: int, risk: int, blocks: int
 ) -> None:
-    made = Fitted({"x": 1.0}, {"taken": 1.0, "kept": 0.0, "risk": 1.0}, 8, 2, (0, 0))
+    made = Fitted({"x": 1.0}, {"taken": 1.0, "kept": 0.0, "risk": 1.0}, 8, 2, (0, 0), 0)
     arch, entries = model.BACKEND.archs["sm_80"], {"wide": {"x": taken}, "narrow": {"x": 24}}
     asked = register_model.blocks_asked(made, entries, {"risk": risk}, arch, threads, shared_bytes)
     assert asked == blocks
@@ -191,7 +191,7 @@ def test_a_pin_says_how_many_blocks_the_launch_bounds_name() -> None:
         asked = plan.numbers["MIN_BLOCKS"]
         left[asked] = plan.budget.registers[0].limit
         assert asked == pins.get("min_blocks", plan.budget.blocks_per_multiprocessor)
-        bounds = f"__launch_bounds__(THREADS{f', {asked}' if asked > 1 else ''})"
+        bounds = f"__launch_bounds__(THREADS, {asked})"
         assert tg.emit(plan).text.count(bounds) == 2
     assert len(left) == 3
     assert sorted(left.items()) == sorted(left.items(), key=lambda x: -x[1])

@@ -6,7 +6,7 @@
 // template  fma.cu.j2
 // entries   gemm_wide (wide), gemm_narrow (narrow)
 // launch    ((M + 31) / 32) * ((N + 47) / 48) * batch blocks in x, 128 threads, 5248 bytes of shared memory
-// planned   110 of 128 32-bit registers a lane (24 accumulators, 14 operands, 12 staging, 60 addresses)
+// planned   128 of 128 32-bit registers a lane (24 accumulators, 14 operands, 12 staging, 78 addresses)
 // host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
 // units     strides count elements, ld from row to row of a and column to column of b, c, d; a step is 1, or 0 to broadcast; c may be null where beta is 0; a grid of 0: launch nothing
 // dynamic   0 bytes: shared memory is static

@@ -6,7 +6,7 @@
 // template  fma.cu.j2
 // entries   gemm_wide (wide), gemm_narrow (narrow)
 // launch    ((M + 127) / 128) * ((N + 127) / 128) * batch blocks in x, 256 threads, 65536 bytes of shared memory
-// planned   162 of 255 32-bit registers a lane (64 accumulators, 16 operands, 0 staging, 82 addresses)
+// planned   160 of 255 32-bit registers a lane (64 accumulators, 16 operands, 0 staging, 80 addresses)
 // host      gemm_kernel::gemm_wide in C++, "gemm_wide" in a cubin; arguments in the order of its parameters
 // units     strides count elements, ld from row to row of b, c and column to column of a, d; a step is 1, or 0 to broadcast; c may be null where beta is 0; batch is 1; a grid of 0: launch nothing
 // dynamic   65536 bytes at each launch; more than 49152 must be allowed before, once for each of gemm_wide, gemm_narrow:
@@ -282,7 +282,7 @@ __device__ __forceinline__ void gemm_tile(
 }
 
 // gemm_wide: contiguous axes are contiguous in memory and whole vectors are aligned
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_wide(
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_wide(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const float *__restrict__ a, const i64 lda,
     const float *__restrict__ b, const i64 ldb,
@@ -293,7 +293,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) gemm_wide(
 }
 
 // gemm_narrow: any alignment; a step of 0 broadcasts along a contiguous axis
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_narrow(
+extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm_narrow(
     const i64 M, const i64 N, const i64 K,
     const float alpha, const float *__restrict__ a, const i64 lda, const i64 a_step,
     const float *__restrict__ b, const i64 ldb, const i64 b_step,
