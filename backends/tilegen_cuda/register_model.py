@@ -112,7 +112,10 @@ def blocks_asked(
     taken = max(model.snapped(model.taken(t), arch.registers.per_lane) for t in entries.values())
     for blocks in range(beside, 1, -1):
         left = registers_left(arch, threads, blocks)
-        if left >= taken * (1 - model.squeeze) and model.beyond(entries, risks, arch, left) <= model.doubted:
+        if (
+            left >= taken * (1 - model.squeeze)
+            and model.beyond(entries, risks, arch, left) <= model.doubted
+        ):
             return blocks
     return 1
 

@@ -107,7 +107,9 @@ def test_every_term_has_a_fitted_number_and_none_is_left_over(model: Any) -> Non
 
 
 def test_a_sum_of_terms_and_what_is_computed_ahead() -> None:
-    made = Fitted({"x": 2.0, "ahead: y": 10.0}, {"taken": 0.5, "kept": 0.5, "z": 3.0}, 8, 2, (2, 4), 0)
+    made = Fitted(
+        {"x": 2.0, "ahead: y": 10.0}, {"taken": 0.5, "kept": 0.5, "z": 3.0}, 8, 2, (2, 4), 0
+    )
     terms = {"x": 20, "ahead: y": 3}
     assert (made.taken(terms), made.kept(terms)) == (70, 40)
     assert made.need({"wide": terms, "narrow": {"x": 20}}, {"z": 2}) == 55 + 6
