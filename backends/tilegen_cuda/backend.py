@@ -82,13 +82,14 @@ class CudaBackend:
         from .host_notes import allowing, namespace
 
         inside = namespace(source.plan.spec)
+        of_runtime, of_driver = allowing("DYNAMIC_BYTES")
         return launch_header(
             source,
             Wording(
                 launch="with grid blocks of block threads, both in x, and DYNAMIC_BYTES of dynamic "
                 "shared memory.\n"
                 f"More than {STATIC_SHARED_BYTES} bytes must be allowed before, once for each entry, by\n"
-                f"{allowing('DYNAMIC_BYTES')[0]} or\n{allowing('DYNAMIC_BYTES')[1]}.\n"
+                f"{of_runtime} or\n{of_driver}.\n"
                 f"In C++ that includes the text, the entries are in namespace {inside}.",
                 blocks="Blocks",
                 pointer="pointer to",

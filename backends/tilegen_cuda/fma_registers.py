@@ -92,7 +92,7 @@ def registers(
         blocks=blocks,
         accumulators=rows * cols * words,
         operands=(rows + cols) * words,
-        staging=sum(s.registers(threads) for o, s in staging.items() if o not in behind),
+        staging=held,
     )
     return use, asked, entries, risks
 

@@ -12,8 +12,8 @@ from tilegen.tiling import operand_type
 
 from .archs import STATIC_SHARED_BYTES, dynamic_bytes
 
-# An access of the reduction (CUDA's allocators give 256).
-WORKSPACE_ALIGNMENT = 16
+# Bytes of the widest access to the workspace; a launch gives more (tilegen.backend.WORKSPACE_ALIGNMENT).
+WIDEST_OF_WORKSPACE = 16
 
 
 def namespace(spec: TileSpec) -> str:
@@ -92,7 +92,7 @@ def _reduction(plan: KernelPlan) -> Iterator[str]:
         return
     yield (
         f"partial   {followed[0].workspace} bytes of workspace, at a multiple of "
-        f"{WORKSPACE_ALIGNMENT} bytes"
+        f"{WIDEST_OF_WORKSPACE} bytes"
     )
     for name in dict.fromkeys(n for entry in followed for n in entry.after):
         entry = plan.entry(name)

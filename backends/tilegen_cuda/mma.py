@@ -96,6 +96,7 @@ class MmaSync:
                 f"(docs/matrix-arithmetic.md): on {arch.name} results may leave the error bound"
             )
         asynchronous = copies_behind(spec, arch)
+        shared_bytes = max(shared_end(shared), staged)
         use, blocks, terms, risks = registers(
             spec,
             arch,
@@ -103,7 +104,7 @@ class MmaSync:
             tiles,
             shared,
             threads,
-            max(shared_end(shared), staged),
+            shared_bytes,
             pinned_blocks(spec),
             stages,
             asynchronous,
@@ -124,6 +125,7 @@ class MmaSync:
                 "min_blocks": blocks,
                 "epilogue": epilogue,
                 "epilogue_bytes": staged,
+                "shared_bytes": shared_bytes,
             },
             notes=tuple(notes),
         )
@@ -133,7 +135,7 @@ class MmaSync:
         assert instruction is not None
         tiles: dict[str, OperandTile] = candidate.numbers["tiles"]
         asynchronous: bool = candidate.numbers["asynchronous"]
-        shared_bytes = max(shared_end(candidate.shared), candidate.numbers["epilogue_bytes"])
+        shared_bytes: int = candidate.numbers["shared_bytes"]
         (bm, bn, _), (wm, wn), use = spec.block, spec.warp, candidate.registers[0]
         blocks, share, bound = occupancy(arch, candidate.threads, shared_bytes, use)
         stages, epilogue = candidate.stages, candidate.numbers["epilogue"]

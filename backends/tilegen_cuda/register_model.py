@@ -94,6 +94,11 @@ def fitted(form: str) -> Fitted:
     return Fitted(**{**told, "snap": tuple(told["snap"])})
 
 
+def _most_blocks(arch: Arch, threads: int, shared_bytes: int) -> int:
+    """Blocks that a multiprocessor holds, however few registers they take."""
+    return min(blocks_beside_registers(arch, threads, shared_bytes).values(), default=1)
+
+
 def blocks_asked(
     model: Fitted,
     entries: Mapping[str, Terms],
@@ -108,7 +113,7 @@ def blocks_asked(
     registers too many for the last of them, or spill to make room for one that does not fit by shared
     memory. One where that is not safe.
     """
-    beside = min(blocks_beside_registers(arch, threads, shared_bytes).values(), default=1)
+    beside = _most_blocks(arch, threads, shared_bytes)
     taken = max(model.snapped(model.taken(t), arch.registers.per_lane) for t in entries.values())
     for blocks in range(beside, 1, -1):
         left = registers_left(arch, threads, blocks)
@@ -158,7 +163,7 @@ def register_use(
     if blocks is None and beyond <= model.refused:
         # What was not trusted to fit beside one more block is expected to take more than that leaves it.
         left = registers_left(arch, threads, asked + 1)
-        beside = min(blocks_beside_registers(arch, threads, shared_bytes).values(), default=1)
+        beside = _most_blocks(arch, threads, shared_bytes)
         if asked < beside and taken[first] <= left < limit:
             taken[first] = left + 1
     most = taken[first]

@@ -195,6 +195,11 @@ def _shared(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Line:
     return replace(line, note=note)
 
 
+def asked_blocks(plan: KernelPlan) -> int:
+    """Blocks of a multiprocessor that the launch bounds of the main entries ask for."""
+    return int(plan.numbers.get("MIN_BLOCKS", 1))
+
+
 def _occupancy(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Line:
     budget, said = plan.budget, compiled.of(entry)
     line = Line("occupancy", entry.name)
@@ -209,7 +214,7 @@ def _occupancy(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Line:
     if said.registers is None:
         return replace(line, verdict=UNMEASURED, note=compiled.silent("registers"))
     blocks, share, bound = occupancy_of(plan.arch, entry.block, entry.shared_bytes, said.registers)
-    asked = int(plan.numbers.get("MIN_BLOCKS", 1)) if main else 1
+    asked = asked_blocks(plan) if main else 1
     line = replace(line, measured=_blocks(blocks, share, bound))
     if asked > 1:
         line = replace(line, limit=f"at least {asked} blocks")
@@ -242,7 +247,7 @@ def _blocks(blocks: int, share: float, bound: str) -> str:
 
 def _launch_bounds(plan: KernelPlan, entry: Entry, compiled: Compiled) -> Line:
     said, uses = compiled.of(entry), uses_of(plan, entry)
-    asked = int(plan.numbers.get("MIN_BLOCKS", 1)) if entry.role == "main" else 1
+    asked = asked_blocks(plan) if entry.role == "main" else 1
     per_lane = plan.arch.registers.per_lane
     own = [u.limit for u in uses if u.role == "all" and u.file == plan.arch.registers.name]
     cap = min(own, default=per_lane)

@@ -11,7 +11,7 @@ from typing import Any
 from tilegen import registry
 from tilegen.backend import Backend
 from tilegen.build import compile as compile_source
-from tilegen.checklist.compiled import Compiled, compiled_lines, log_lines
+from tilegen.checklist.compiled import Compiled, asked_blocks, compiled_lines, log_lines
 from tilegen.checklist.lines import FAIL, Suggestion
 from tilegen.checklist.support import support_of
 from tilegen.errors import CompileError, PlanError, SpecError
@@ -80,7 +80,7 @@ def headroom(plan: KernelPlan) -> int:
 
 def _fewer_blocks(plan: KernelPlan) -> Iterator[tuple[Change, TileSpec]]:
     """One block less than the plan's own launch bounds ask for, and any number of blocks."""
-    asked = int(plan.numbers.get("MIN_BLOCKS", 1))
+    asked = asked_blocks(plan)
     if "min_blocks" in plan.spec.pins.get(plan.backend, {}):
         return
     for fewer in sorted({asked - 1, 1} - {0, asked}, reverse=True):

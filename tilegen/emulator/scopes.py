@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 _COMMENT = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)+'""", re.DOTALL)
 _SCOPE = re.compile(r"\bnamespace\s+(\w+(?:\s*::\s*\w+)*)\s*\{|[{}]")
@@ -17,7 +19,9 @@ def bare(text: str) -> str:
     return _COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
 
 
-def kernels(text: str) -> dict[str, list[str]]:
+# Asked for once for each entry and mode of a program, of the same text.
+@lru_cache(maxsize=8)
+def kernels(text: str) -> Mapping[str, Sequence[str]]:
     """The kernels of a text and the namespaces that each stands in; ``""`` for none."""
     shown, found = bare(text), dict[str, list[str]]()
     for match in _KERNEL.finditer(shown):
@@ -49,7 +53,7 @@ def qualified(text: str, entry: str) -> str:
         not in the text or is there in several namespaces, stays as it is.
     """
     name = entry.partition("<")[0].strip()
-    spaces = kernels(text).get(name, [])
+    spaces = kernels(text).get(name, ())
     return f"{spaces[0]}::{entry}" if len(spaces) == 1 and spaces[0] else entry
 
 
